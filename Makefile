@@ -1,0 +1,50 @@
+# plait: run make for a list of what can be done.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: build demo test reproduce bench fuzz lint help
+
+GO := scripts/go
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 30s
+
+# No cgo, no paths and no revision in the binary: it is also the agent inside the guest image, so it must depend on nothing
+# but the source. VERSION changes with a release, not with a commit.
+export CGO_ENABLED := 0
+BUILD := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(shell cat VERSION)'
+
+build: ## Build ./plait, one static binary
+	@scripts/bootstrap go
+	$(BUILD) -o plait ./cmd/plait
+
+demo: build ## Install what is needed, run the showcase, write a report
+	@scripts/bootstrap lab
+	./plait lab demo
+
+test: build ## Run all tests: pure ones, then with namespaces and virtual machines
+	@scripts/bootstrap lab test
+	$(GO) test ./...
+	PLAIT_TEST=vm $(GO) test -json -p 1 -timeout 40m ./... | $(GO) run ./internal/skips .ci/allowed-skips
+
+reproduce: build ## Run every experiment and write one report
+	@scripts/bootstrap lab
+	./plait lab reproduce
+
+bench: build ## Run the benchmarks
+	@scripts/bootstrap lab
+	PLAIT_TEST=vm $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 40m ./...
+
+fuzz: ## Fuzz every parser for FUZZTIME (30s) each
+	@scripts/bootstrap go
+	@grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's,/[^/]*:func , ,' | while read -r dir target; do \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	done
+
+lint: ## Run the linters
+	@scripts/bootstrap go lint
+	shellcheck scripts/* .ci/run
+	$(GO) run $(GOLANGCI_LINT) run ./...
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 18

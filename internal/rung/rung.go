@@ -1,0 +1,34 @@
+// Package rung says how far up the ladder of tests this run climbs. There are three rungs:
+//
+//	pure   no root, no kernel state, seconds               go test ./...
+//	netns  network namespaces of this machine, as root     PLAIT_TEST=netns go test ./...
+//	vm     experiments in the lab's virtual machine too    PLAIT_TEST=vm go test ./...
+//
+// A test above the first rung calls [Netns] or [VM] in its first line. Only tests import this package.
+package rung
+
+import (
+	"os"
+	"testing"
+)
+
+// Netns skips the test unless PLAIT_TEST is netns or vm, and it runs as root.
+func Netns(tb testing.TB) {
+	tb.Helper()
+	switch os.Getenv("PLAIT_TEST") {
+	case "netns", "vm":
+	default:
+		tb.Skip("makes network namespaces; run it with: sudo PLAIT_TEST=netns scripts/go test -run '^" + tb.Name() + "$' ./...")
+	}
+	if os.Geteuid() != 0 {
+		tb.Skip("needs root to make network namespaces")
+	}
+}
+
+// VM skips the test unless PLAIT_TEST is vm. A missing emulator or image is then an error of the test, not a skip.
+func VM(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv("PLAIT_TEST") != "vm" {
+		tb.Skip("starts virtual machines; run it with: PLAIT_TEST=vm scripts/go test -run '^" + tb.Name() + "$' ./...")
+	}
+}
