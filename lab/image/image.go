@@ -1,0 +1,166 @@
+// Package image makes the root file system and the kernel the lab's guests run: an unmodified Debian 13 with the
+// programs experiments use, and the kernel of Debian 12, of Debian 13, or of Debian 13's backports.
+package image
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// DefaultKernel is the generation experiments run on unless they say otherwise.
+const DefaultKernel = "6.12"
+
+// suites a kernel generation comes from: Debian's release, and the one whose linux-image is installed.
+var suites = map[string]string{"6.1": "bookworm", "6.12": "trixie", "7.2": "trixie-backports"}
+
+// Kernels lists the generations an image can be made with.
+func Kernels() []string { return []string{"6.1", "6.12", "7.2"} }
+
+// packages of the guest, beside Debian's minimal set.
+var packages = []string{
+	"iproute2", "ethtool", "iputils-ping", "procps", "kmod", "less", "nftables", // the host's own tools
+	"frr", "lksctp-tools", "mptcpize", // routing and transports
+	"nginx-light", "curl", "iperf3", "tcpdump", "bpftool", // traffic and a look at it
+}
+
+const (
+	rootFile    = "root.cpio"
+	kernelFile  = "vmlinuz"
+	digestFile  = "sha256"
+	freeDiskMin = 2 << 30 // bytes: the archive, the tree made of it, and one saved state
+)
+
+// Image is a kernel and a root file system without the agent.
+type Image struct {
+	// Kernel and Root are the paths of both.
+	Kernel, Root string
+	// Digest is the SHA-256 of both, in hexadecimal.
+	Digest string
+}
+
+// Find returns the image of a kernel generation if it is in the cache directory.
+func Find(cache, kernel string) (Image, bool) {
+	dir := filepath.Join(cache, "image", kernel)
+	digest, err := os.ReadFile(filepath.Join(dir, digestFile))
+	return Image{filepath.Join(dir, kernelFile), filepath.Join(dir, rootFile), strings.TrimSpace(string(digest))}, err == nil
+}
+
+// mmdebstrapArguments for a kernel generation. Its own suite is the source of everything but the kernel.
+func mmdebstrapArguments(kernel, archive string) []string {
+	kernelPackage := "linux-image-cloud-amd64"
+	args := []string{"--quiet", "--variant=apt", "--architectures=amd64", `--aptopt=Acquire::Languages "none"`, "--aptopt=APT::Install-Recommends false"}
+	hook := "apt-get install -y -qq " + kernelPackage
+	if suite := suites[kernel]; suite != "trixie" {
+		// The other suites have a kernel of the same package name: it, and nothing else, is taken from there.
+		hook = "sed -n 's/ trixie / " + suite + " /p' /etc/apt/sources.list > /etc/apt/sources.list.d/kernel.list && " +
+			"printf 'Package: *\nPin: release n=" + suite + "\nPin-Priority: -1\n\nPackage: linux-*\nPin: release n=" + suite + "\nPin-Priority: 1001\n' > /etc/apt/preferences.d/kernel && " +
+			"apt-get update -qq && " + hook
+	}
+	return append(args, "--customize-hook=chroot \"$1\" sh -ec '"+strings.ReplaceAll(hook, "'", `'\''`)+"'",
+		"--include="+strings.Join(packages, ","), "trixie", archive)
+}
+
+// Build makes the image of a kernel generation in the cache directory, replacing what is there. It needs mmdebstrap and
+// Debian's package archive, and root or user namespaces.
+func Build(ctx context.Context, cache, kernel string) (Image, error) {
+	if suites[kernel] == "" {
+		return Image{}, fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(Kernels(), ", "))
+	}
+	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+		return Image{}, errors.New("make image: mmdebstrap is not installed; install it with `apt-get install mmdebstrap`")
+	}
+	final := filepath.Join(cache, "image", kernel)
+	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
+		return Image{}, err
+	}
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(cache, &disk); err == nil && disk.Bavail*uint64(disk.Bsize) < freeDiskMin {
+		return Image{}, fmt.Errorf("make image: %s has %d MiB free, %d are needed; free some or set PLAIT_CACHE to a directory elsewhere",
+			cache, disk.Bavail*uint64(disk.Bsize)>>20, freeDiskMin>>20)
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(final), "new-")
+	if err != nil {
+		return Image{}, err
+	}
+	defer os.RemoveAll(temp)
+	archive := filepath.Join(temp, "root.tar")
+	cmd := exec.CommandContext(ctx, "mmdebstrap", mmdebstrapArguments(kernel, archive)...)
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1767225600", "LC_ALL=C")
+	var complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &complaint, &complaint
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return Image{}, context.Cause(ctx)
+		}
+		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s", err, tail(complaint.String(), 15))
+	}
+	if err := pack(archive, temp); err != nil {
+		return Image{}, fmt.Errorf("make image: %w", err)
+	}
+	if err := errors.Join(os.Remove(archive), os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
+		return Image{}, err
+	}
+	image, _ := Find(cache, kernel)
+	return image, nil
+}
+
+// pack turns the archive into the files of an image in dir.
+func pack(archive, dir string) (err error) {
+	from, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	root, err := os.Create(filepath.Join(dir, rootFile))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	kernel, err := os.Create(filepath.Join(dir, kernelFile))
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	rootSum, kernelSum := sha256.New(), sha256.New()
+	if err := convert(from, io.MultiWriter(root, rootSum), io.MultiWriter(kernel, kernelSum)); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(slices.Concat(rootSum.Sum(nil), kernelSum.Sum(nil)))
+	return errors.Join(root.Close(), kernel.Close(),
+		os.WriteFile(filepath.Join(dir, digestFile), []byte(hex.EncodeToString(sum[:])+"\n"), 0o644))
+}
+
+// WithAgent writes the image's root file system with the agent as its init program to path.
+func (i Image) WithAgent(agent []byte, path string) error {
+	root, err := os.Open(i.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := io.Copy(out, root); err != nil {
+		return err
+	}
+	// The kernel unpacks concatenated archives one after the other.
+	return errors.Join(writeAgent(out, agent), out.Close())
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
