@@ -1,0 +1,235 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+)
+
+// Write stores f at path in the canonical form: the same f gives the same bytes. The file appears complete or not at all.
+// A number that is not finite is an error that names its place, e.g. cells[3].metrics.bulk.goodput_mbps.
+func Write(path string, f *File) error {
+	text, err := Encode(f)
+	if err != nil {
+		return fmt.Errorf("write result %s: %w", path, err)
+	}
+	if err := replace(path, text); err != nil {
+		return fmt.Errorf("write result %s: %w", path, err)
+	}
+	return nil
+}
+
+// Read loads the result file at path. Fields it does not know are left out, so files of later versions of plait can be
+// read as long as their format number is the same.
+func Read(path string) (*File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read result: %w", err)
+	}
+	f := new(File)
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("read result %s: %w; is it a result file of plait?", path, err)
+	}
+	switch {
+	case f.Format == 0:
+		return nil, fmt.Errorf("read result %s: it has no format number; is it a result file of plait?", path)
+	case f.Format != Format:
+		return nil, fmt.Errorf("read result %s: its format is %d and this plait reads format %d; use the plait that wrote it (%s)",
+			path, f.Format, Format, f.Provenance.Plait)
+	}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("read result %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// check reports a series whose times do not fit its values.
+func (f *File) check() error {
+	for i := range f.Cells {
+		for _, s := range f.Cells[i].Series {
+			if s.StepS == 0 && len(s.TimesS) != len(s.Values) {
+				return fmt.Errorf("cells[%d], series %s: %d times for %d values", i, s.Name, len(s.TimesS), len(s.Values))
+			}
+		}
+	}
+	return nil
+}
+
+// Encode returns the canonical JSON of f: two spaces of indent, the keys of maps sorted, arrays of plain values on one line.
+func Encode(f *File) ([]byte, error) {
+	if place := notFinite(reflect.ValueOf(f), ""); place != "" {
+		return nil, fmt.Errorf("%s is not a finite number", place)
+	}
+	whole := *f
+	if whole.Cells == nil {
+		whole.Cells = []Cell{}
+	}
+	if whole.Bounds == nil {
+		whole.Bounds = []Bound{}
+	}
+	var compact bytes.Buffer
+	encoder := json.NewEncoder(&compact)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(&whole); err != nil {
+		return nil, err
+	}
+	return indent(bytes.TrimSpace(compact.Bytes())), nil
+}
+
+// notFinite returns the place of the first NaN or infinity in v, or "".
+func notFinite(v reflect.Value, place string) string {
+	switch v.Kind() {
+	case reflect.Float64:
+		if math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
+			return place
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return notFinite(v.Elem(), place)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if at := notFinite(v.Field(i), join(place, jsonName(v.Type().Field(i)))); at != "" {
+				return at
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if at := notFinite(v.Index(i), fmt.Sprintf("%s[%d]", place, i)); at != "" {
+				return at
+			}
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
+		for _, key := range keys {
+			if at := notFinite(v.MapIndex(key), join(place, key.String())); at != "" {
+				return at
+			}
+		}
+	}
+	return ""
+}
+
+func join(place, key string) string {
+	if place == "" {
+		return key
+	}
+	return place + "." + key
+}
+
+// jsonName returns the key of a field in the file.
+func jsonName(field reflect.StructField) string {
+	name, _, _ := bytes.Cut([]byte(field.Tag.Get("json")), []byte(","))
+	return string(name)
+}
+
+// indent lays out compact JSON. It differs from json.Indent in that an array without objects or arrays inside stays on
+// its line: a series of thousands of values is one line of the file.
+func indent(compact []byte) []byte {
+	var out bytes.Buffer
+	depth := 0
+	line := func() {
+		out.WriteByte('\n')
+		for range depth {
+			out.WriteString("  ")
+		}
+	}
+	for i := 0; i < len(compact); i++ {
+		switch c := compact[i]; c {
+		case '"':
+			end := stringEnd(compact, i)
+			out.Write(compact[i:end])
+			i = end - 1
+		case '[', '{':
+			if end := flatEnd(compact, i); end > 0 {
+				out.Write(compact[i:end])
+				i = end - 1
+				continue
+			}
+			out.WriteByte(c)
+			depth++
+			line()
+		case ']', '}':
+			depth--
+			line()
+			out.WriteByte(c)
+		case ',':
+			out.WriteByte(c)
+			line()
+		case ':':
+			out.WriteString(": ")
+		default:
+			out.WriteByte(c)
+		}
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}
+
+// flatEnd returns where the array or the empty object that starts at i ends, or 0 if it is to be broken into lines.
+func flatEnd(compact []byte, i int) int {
+	if compact[i] == '{' {
+		if compact[i+1] == '}' {
+			return i + 2
+		}
+		return 0
+	}
+	for j := i + 1; j < len(compact); j++ {
+		switch compact[j] {
+		case '"':
+			j = stringEnd(compact, j) - 1
+		case '[', '{':
+			return 0
+		case ']':
+			return j + 1
+		}
+	}
+	return 0
+}
+
+// stringEnd returns the place behind the JSON string that starts at i.
+func stringEnd(compact []byte, i int) int {
+	for j := i + 1; j < len(compact); j++ {
+		switch compact[j] {
+		case '\\':
+			j++
+		case '"':
+			return j + 1
+		}
+	}
+	return len(compact)
+}
+
+// replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one.
+func replace(path string, text []byte) (err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			temp.Close()
+			os.Remove(temp.Name())
+		}
+	}()
+	if _, err := temp.Write(text); err != nil {
+		return err
+	}
+	if err := temp.Chmod(fs.FileMode(0o644)); err != nil {
+		return err
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	if err := temp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}
