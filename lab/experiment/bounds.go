@@ -1,0 +1,217 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"plait.dev/plait/lab/result"
+)
+
+// group is the points a bound or published number is evaluated over together, with its parameters.
+type group struct {
+	points []point
+	params map[string]any
+}
+
+// where are the points for which a condition holds; without one, all.
+func (x *Experiment) where(when string) ([]point, error) {
+	if when == "" {
+		return x.points, nil
+	}
+	var points []point
+	for _, p := range x.points {
+		scope := p.paramScope()
+		e, err := x.load.compileOver(when, scope)
+		if err != nil {
+			return nil, err
+		}
+		yes, err := e.holds(scope)
+		if err != nil {
+			return nil, err
+		}
+		if yes {
+			points = append(points, p)
+		}
+	}
+	return points, nil
+}
+
+// groups splits the points a bound applies to: one group each, or one for all.
+func groups(points []point, all bool) []group {
+	if all {
+		return []group{{points: points}}
+	}
+	list := make([]group, len(points))
+	for i, p := range points {
+		list[i] = group{points: []point{p}, params: p.params}
+	}
+	return list
+}
+
+// evaluate is the number an expression has, and why there is none. A name that was not measured gives no number.
+func evaluate(e *expression, env map[string]any) (float64, error) {
+	v, err := e.run(env)
+	if err != nil {
+		return 0, err
+	}
+	n, err := number(v)
+	if err != nil {
+		return 0, err
+	}
+	if math.IsNaN(n) || math.IsInf(n, 0) {
+		for _, name := range e.names() {
+			if f, ok := lookup(env, name).(float64); ok && math.IsNaN(f) {
+				return 0, fmt.Errorf("%s was not measured", strings.Join(name, "."))
+			}
+		}
+		return 0, fmt.Errorf("%s is not a finite number", e.tree.String())
+	}
+	return n, nil
+}
+
+func lookup(env map[string]any, path []string) any {
+	var v any = env
+	for _, part := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return v
+		}
+		v = m[part]
+	}
+	return v
+}
+
+func compare(left float64, operator string, right float64) bool {
+	switch operator {
+	case "==":
+		return left == right
+	case "!=":
+		return left != right
+	case "<":
+		return left < right
+	case "<=":
+		return left <= right
+	case ">":
+		return left > right
+	}
+	return left >= right
+}
+
+// ran holds the cells of a result by point, variant and seed.
+type ran map[string]*result.Cell
+
+func cellKey(params map[string]any, variant string, seed int) string {
+	text, _ := json.Marshal(params) // they come from a file and can be written to one
+	return fmt.Sprintf("%s %s %d", text, variant, seed)
+}
+
+// missing says why a point's numbers cannot be used: a cell that did not run or is invalid. Empty if they can.
+func (r ran) missing(p point, seeds int) string {
+	for _, c := range p.cells {
+		for seed := 1; seed <= seeds; seed++ {
+			cell := r[cellKey(c.Params, c.Variant, seed)]
+			if cell == nil {
+				return fmt.Sprintf("the cell of variant %s, seed %d did not run", c.Variant, seed)
+			}
+			if cell.Invalid != "" {
+				return fmt.Sprintf("the cell of variant %s, seed %d is invalid: %s", c.Variant, seed, cell.Invalid)
+			}
+		}
+	}
+	return ""
+}
+
+// mean gives the mean of a metric over the seeds, NaN unless every one measured it.
+func (r ran) mean(seeds int) func(p point) measured {
+	return func(p point) measured {
+		return func(variant, subject, metric string) float64 {
+			i := slices.IndexFunc(p.cells, func(c Cell) bool { return c.Variant == variant })
+			sum := 0.0
+			for seed := 1; seed <= seeds; seed++ {
+				cell := r[cellKey(p.cells[i].Params, variant, seed)]
+				value, ok := cell.Metrics[subject][metric]
+				if !ok {
+					return math.NaN()
+				}
+				sum += value
+			}
+			return sum / float64(seeds)
+		}
+	}
+}
+
+// bound evaluates one bound over one group of points.
+func (x *Experiment) bound(b Bound, g group, cells ran) result.Bound {
+	r := result.Bound{Expression: b.Expect, Because: b.Because, Params: g.params}
+	whole, err := x.load.compile(b.Expect)
+	if err != nil {
+		r.Invalid = err.Error()
+		return r
+	}
+	left, operator, right, err := whole.comparison()
+	if err != nil {
+		r.Invalid = err.Error()
+		return r
+	}
+	r.Operator = operator
+	for _, p := range g.points {
+		if r.Invalid = cells.missing(p, x.Seeds); r.Invalid != "" {
+			return r
+		}
+	}
+	env := scope(g.points, b.Over == overAll, cells.mean(x.Seeds))
+	if r.Left, err = evaluate(left, env); err == nil {
+		r.Right, err = evaluate(right, env)
+	}
+	if err != nil {
+		r.Left, r.Right, r.Invalid = 0, 0, err.Error()
+		return r
+	}
+	r.OK = compare(r.Left, r.Operator, r.Right)
+	return r
+}
+
+const overAll = "all"
+
+// published evaluates the counterpart of one published number at one point; there is none if a cell is missing.
+func (x *Experiment) published(paper Published, p point, cells ran) (result.Published, bool) {
+	r := result.Published{Metric: paper.Metric, Params: p.params, Source: paper.Source, Published: paper.Value}
+	e, err := x.load.compile(paper.Metric)
+	if err != nil || cells.missing(p, x.Seeds) != "" {
+		return r, false
+	}
+	r.Ours, err = evaluate(e, scope([]point{p}, false, cells.mean(x.Seeds)))
+	return r, err == nil
+}
+
+// Evaluate decides every bound and puts our numbers beside published ones, over the means of the seeds. A bound that
+// needs a cell that is invalid or did not run is invalid, and does not hold.
+func (x *Experiment) Evaluate(results []result.Cell) ([]result.Bound, []result.Published) {
+	cells := ran{}
+	for i := range results {
+		cells[cellKey(results[i].Params, results[i].Variant, results[i].Seed)] = &results[i]
+	}
+	var bounds []result.Bound
+	for _, b := range x.Spec.Bounds {
+		points, _ := x.where(b.When) // checked by Load
+		if len(points) == 0 {
+			continue // --set left none of its points
+		}
+		for _, g := range groups(points, b.Over == overAll) {
+			bounds = append(bounds, x.bound(b, g, cells))
+		}
+	}
+	var papers []result.Published
+	for _, paper := range x.Spec.Paper {
+		points, _ := x.where(paper.When) // checked by Load
+		for _, p := range points {
+			if r, ok := x.published(paper, p, cells); ok {
+				papers = append(papers, r)
+			}
+		}
+	}
+	return bounds, papers
+}

@@ -1,0 +1,162 @@
+package experiment
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/lab/result"
+)
+
+const boundsText = `
+params: {loss: 0, rate: 10}
+matrix: {loss: [0, 1]}
+seeds: 2
+variants: {tcp: {}, mptcp: {}}
+links: {a: {ends: [client, server], rate_mbps: $rate, forward: {delay_ms: 5, loss_percent: $loss}, backward: {delay_ms: 7}}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 1000}}
+`
+
+// measure is a result for every cell: goodput is given by point, variant and seed.
+func measure(x *Experiment, goodput func(c Cell) float64) []result.Cell {
+	var cells []result.Cell
+	for _, c := range x.Cells() {
+		cells = append(cells, result.Cell{
+			Params: c.Params, Variant: c.Variant, Seed: c.Seed,
+			Metrics: map[string]map[string]float64{"bulk": {"goodput_mbps": goodput(c)}},
+		})
+	}
+	return cells
+}
+
+// byPoint is 1, 3 for the seeds of tcp and 2, 6 for mptcp at the first point, ten times as much at the second.
+func byPoint(c Cell) float64 {
+	v := 1.0
+	if c.Variant == "mptcp" {
+		v = 2
+	}
+	if c.Seed == 2 {
+		v *= 3
+	}
+	if c.Point == 1 {
+		v *= 10
+	}
+	return v
+}
+
+func TestEvaluate(t *testing.T) {
+	const at0, at1 = 2.0, 20.0 // mean over the seeds of tcp; mptcp has twice that
+	for _, test := range []struct {
+		bound       string
+		left, right []float64
+		ok          []bool
+	}{
+		{"expect: tcp.bulk.goodput_mbps > 2", []float64{at0, at1}, []float64{2, 2}, []bool{false, true}},
+		{"expect: mptcp.goodput_mbps >= 2 * tcp.goodput_mbps", []float64{2 * at0, 2 * at1}, []float64{2 * at0, 2 * at1}, []bool{true, true}},
+		{"expect: mptcp.goodput_mbps <= 0.5 * a.rate_mbps, when: loss == 1", []float64{2 * at1}, []float64{5}, []bool{false}},
+		{"expect: a.forward.delay_ms + a.backward.delay_ms == 12", []float64{12, 12}, []float64{12, 12}, []bool{true, true}},
+		{"expect: a.forward.loss_percent != loss", []float64{0, 1}, []float64{0, 1}, []bool{false, false}},
+		{"expect: 'harm(mptcp.goodput_mbps, tcp.goodput_mbps) == 0.5', when: a.forward.loss_percent > 0", []float64{0.5}, []float64{0.5}, []bool{true}},
+		{"expect: mean(tcp.goodput_mbps) < 11.5, over: all", []float64{11}, []float64{11.5}, []bool{true}},
+		{"expect: max(tcp.goodput_mbps) == sum(loss) * 20 * min(rate) / 10, over: all", []float64{at1}, []float64{20}, []bool{true}},
+		{"expect: 'len(filter(mptcp.bulk.goodput_mbps, # > 10)) == len(map(loss, #)) - 1', over: all", []float64{1}, []float64{1}, []bool{true}},
+		{"expect: min(tcp.goodput_mbps) == 2, over: all, when: loss < 1", []float64{at0}, []float64{2}, []bool{true}},
+	} {
+		x := mustLoad(t, boundsText+"bounds: [{"+test.bound+", because: it is a test}]", Options{})
+		bounds, _ := x.Evaluate(measure(x, byPoint))
+		if len(bounds) != len(test.ok) {
+			t.Errorf("%s: %d results, want %d", test.bound, len(bounds), len(test.ok))
+			continue
+		}
+		for i, b := range bounds {
+			if b.Invalid != "" || b.Left != test.left[i] || b.Right != test.right[i] || b.OK != test.ok[i] {
+				t.Errorf("%s, result %d: %+v, want %v, %v, %v", test.bound, i, b, test.left[i], test.right[i], test.ok[i])
+			}
+		}
+	}
+}
+
+// TestEvaluateTwice checks that a result that was written and read again gives the same bounds.
+func TestEvaluateTwice(t *testing.T) {
+	x := mustLoad(t, boundsText+"bounds: [{expect: tcp.goodput_mbps > 2, because: x}]", Options{})
+	cells := measure(x, byPoint)
+	text, err := json.Marshal(cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again []result.Cell
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := x.Evaluate(cells)
+	second, _ := x.Evaluate(again)
+	if !reflect.DeepEqual(first, second) || first[0].Params["loss"] != 0 || first[0].Operator != ">" {
+		t.Errorf("%+v\n%+v", first, second)
+	}
+}
+
+// TestEvaluateInvalid checks that what was not measured never makes a bound hold.
+func TestEvaluateInvalid(t *testing.T) {
+	x := mustLoad(t, boundsText+`bounds:
+  - {expect: tcp.goodput_mbps >= 0, because: point}
+  - {expect: min(tcp.goodput_mbps) >= 0, because: all, over: all}
+  - {expect: tcp.bulk.bytes != 1, because: it is not measured}
+  - {expect: tcp.goodput_mbps / (rate - 10) >= 0, because: it is infinite}
+`, Options{})
+	broken := measure(x, byPoint)
+	broken[1].Invalid = "BGP did not converge"
+	for name, test := range map[string]struct {
+		cells []result.Cell
+		want  []string // what the bounds say, in order: two by point, one over all, two by point, two by point
+	}{
+		"complete": {measure(x, byPoint), []string{"", "", "", "tcp.bulk.bytes was not measured", "tcp.bulk.bytes was not measured", "is not a finite number", "is not a finite number"}},
+		"invalid": {broken, []string{"variant tcp, seed 2 is invalid: BGP did not converge", "", "BGP did not converge",
+			"BGP did not converge", "tcp.bulk.bytes was not measured", "BGP did not converge", "is not a finite number"}},
+		"interrupted": {measure(x, byPoint)[:7], []string{"", "variant mptcp, seed 2 did not run", "did not run",
+			"tcp.bulk.bytes was not measured", "did not run", "is not a finite number", "did not run"}},
+	} {
+		bounds, _ := x.Evaluate(test.cells)
+		if len(bounds) != len(test.want) {
+			t.Fatalf("%s: %d results, want %d", name, len(bounds), len(test.want))
+		}
+		for i, b := range bounds {
+			if b.OK != (test.want[i] == "") || !strings.Contains(b.Invalid, test.want[i]) || (test.want[i] == "") != (b.Invalid == "") {
+				t.Errorf("%s, result %d: ok %v, %q; want %q", name, i, b.OK, b.Invalid, test.want[i])
+			}
+		}
+		if _, err := json.Marshal(bounds); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPublished(t *testing.T) {
+	x := mustLoad(t, boundsText+"paper: [{metric: mptcp.goodput_mbps / tcp.goodput_mbps, value: 1.9, when: loss == 1, source: a paper}]", Options{})
+	_, papers := x.Evaluate(measure(x, byPoint))
+	want := []result.Published{{Metric: "mptcp.goodput_mbps / tcp.goodput_mbps", Params: map[string]any{"loss": 1}, Source: "a paper", Published: 1.9, Ours: 2}}
+	if !reflect.DeepEqual(papers, want) {
+		t.Errorf("%+v", papers)
+	}
+	if _, papers := x.Evaluate(nil); len(papers) != 0 {
+		t.Errorf("without results: %+v", papers)
+	}
+}
+
+// TestImpliedVariant checks the names a file without variants has.
+func TestImpliedVariant(t *testing.T) {
+	text := strings.Replace(boundsText, "variants: {tcp: {}, mptcp: {}}", "", 1) + "bounds:\n"
+	for _, name := range []string{"bulk.goodput_mbps", "run.bulk.goodput_mbps", "run.goodput_mbps", "client.timeouts", "a.forward_drops", "run.a.backward_bytes", "a.rate_mbps"} {
+		text += "  - {expect: " + name + " > 0, because: x}\n"
+	}
+	mustLoad(t, text, Options{})
+}
+
+// TestSetLeavesNoPoint checks that a --set which leaves a bound no point is no mistake.
+func TestSetLeavesNoPoint(t *testing.T) {
+	text := boundsText + "bounds: [{expect: tcp.goodput_mbps > 2, when: loss == 1, because: x}]"
+	x := mustLoad(t, text, Options{Set: []string{"loss=0"}})
+	if bounds, _ := x.Evaluate(measure(x, byPoint)); len(bounds) != 0 {
+		t.Errorf("%+v", bounds)
+	}
+}

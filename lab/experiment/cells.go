@@ -1,0 +1,211 @@
+package experiment
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/lab/link"
+)
+
+// Cell is one run: one point of the matrix, one variant, one seed.
+type Cell struct {
+	// Point counts the combinations of the matrix from 0.
+	Point int
+	// Params are all parameters with their values.
+	Params map[string]any
+	// Variant is the alternative that runs.
+	Variant string
+	// Seed of every random process, from 1.
+	Seed int
+	// Spec is the file with all parameters filled in: applications and events whose `when` is false are gone, every link's
+	// Forward and Backward are complete, recordings are read, defaults are set, each BGP session is known to both routers.
+	// Cells that differ in their seed only share it; do not change it.
+	Spec *Spec
+}
+
+// Cells are all runs: by point (the last axis of the matrix changes fastest), then variant, then seed.
+func (x *Experiment) Cells() []Cell {
+	var cells []Cell
+	for _, p := range x.points {
+		for _, c := range p.cells {
+			for c.Seed = 1; c.Seed <= x.Seeds; c.Seed++ {
+				cells = append(cells, c)
+			}
+		}
+	}
+	return cells
+}
+
+// resolve fills the parameters in and checks the result. It returns nil if there is a mistake.
+func (l *loader) resolve(b *bindings) *Spec {
+	tree := l.tree.only(func(key string) bool {
+		return isPerCell(key) || slices.Contains([]string{"name", "group", "question"}, key)
+	})
+	for _, section := range []string{"apps", "timeline"} {
+		if n := tree.get(section); n != nil {
+			tree = tree.with(section, tree.find([]string{section}), l.present(b, n, section))
+		}
+	}
+	if tree.get("measure") == nil { // for its defaults
+		tree = tree.with("measure", tree.place, &node{place: tree.place, kind: yaml.MappingNode})
+	}
+	before := len(l.problems)
+	for _, key := range perCell {
+		if n := tree.get(key); n != nil {
+			tree = tree.with(key, tree.find([]string{key}), b.substitute(n, key))
+		}
+	}
+	inst := instance(tree, fileSchema())
+	validate(tree, inst, &l.problems)
+	if len(l.problems) > before {
+		return nil
+	}
+	spec := new(Spec)
+	if err := decode(inst, spec); err != nil {
+		l.problems.add(tree.place, "", "%v", err)
+		return nil
+	}
+	for i, name := range tree.get("links").keys() {
+		spec.Links[name].Index = i + 1
+	}
+	l.readTraces(spec, tree)
+	check(spec, tree, &l.problems)
+	if len(l.problems) > before {
+		return nil
+	}
+	complete(spec)
+	return spec
+}
+
+// present is the mapping or list without the entries whose `when` is false in this cell.
+func (l *loader) present(b *bindings, n *node, path string) *node {
+	keep := func(entry *node, path string) (*node, bool) {
+		when := entry.get("when")
+		if when == nil || when.kind != yaml.ScalarNode {
+			return entry, true
+		}
+		yes := l.condition(b, when.text, entry.find([]string{"when"}), join(path, "when"))
+		return entry.only(func(key string) bool { return key != "when" }), yes
+	}
+	copied := *n
+	copied.fields, copied.items = nil, nil
+	for _, f := range n.fields {
+		if entry, yes := keep(f.value, join(path, f.key)); yes {
+			copied.fields = append(copied.fields, field{f.key, f.place, entry})
+		}
+	}
+	for i, item := range n.items {
+		if entry, yes := keep(item, join(path, strconv.Itoa(i))); yes {
+			copied.items = append(copied.items, entry)
+		}
+	}
+	return &copied
+}
+
+func decode(inst any, spec *Spec) error {
+	text, err := json.Marshal(inst)
+	if err != nil {
+		return fmt.Errorf("encode the experiment: %w", err)
+	}
+	if err := json.Unmarshal(text, spec); err != nil {
+		return fmt.Errorf("decode the experiment: %w", err)
+	}
+	return nil
+}
+
+// complete brings a checked spec into the form the guest works from.
+func complete(spec *Spec) {
+	for _, link := range spec.Links {
+		link.Forward, link.Backward = link.Direction.With(link.Forward), link.Direction.With(link.Backward)
+		link.Direction = Direction{}
+	}
+	for name, router := range spec.Routers {
+		for peer := range router.Peers {
+			if back := spec.Routers[peer]; back.Peers[name] == nil {
+				if back.Peers == nil {
+					back.Peers = map[string]*Peer{}
+				}
+				back.Peers[name] = &Peer{}
+			}
+		}
+	}
+}
+
+// directions calls visit for every direction in the file with its path, nested ones included.
+func directions(spec *Spec, visit func(path string, d *Direction)) {
+	var all func(path string, d *Direction)
+	all = func(path string, d *Direction) {
+		if d != nil {
+			visit(path, d)
+			all(join(path, "then"), d.Then)
+		}
+	}
+	for _, name := range sortedKeys(spec.Links) {
+		path := join("links", name)
+		all(path, &spec.Links[name].Direction)
+		all(join(path, "forward"), spec.Links[name].Forward)
+		all(join(path, "backward"), spec.Links[name].Backward)
+	}
+	for i := range spec.Timeline {
+		path := join("timeline", strconv.Itoa(i))
+		all(join(path, "set"), spec.Timeline[i].Set)
+		all(join(path, "forward"), spec.Timeline[i].Forward)
+		all(join(path, "backward"), spec.Timeline[i].Backward)
+	}
+}
+
+// readTraces reads the recordings the spec names, each file once.
+func (l *loader) readTraces(spec *Spec, tree *node) {
+	directions(spec, func(path string, d *Direction) {
+		if d.Trace == nil {
+			return
+		}
+		path = join(path, "trace.file")
+		opportunities, err := l.trace(d.Trace.File)
+		if err != nil {
+			l.problems.add(tree.find(strings.Split(path, ".")), path, "%v", err)
+		}
+		d.Trace.OpportunitiesMs = opportunities
+	})
+}
+
+// trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment.
+func (l *loader) trace(name string) ([]uint32, error) {
+	file := filepath.Join(l.opt.Traces, name)
+	if _, err := os.Stat(file); l.opt.Traces == "" || filepath.IsAbs(name) || err != nil {
+		file = l.relative(name)
+	}
+	if opportunities, ok := l.traces[file]; ok {
+		return opportunities, nil
+	}
+	if info, err := os.Stat(file); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", file)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var reader io.Reader = bytes.NewReader(content)
+	if strings.HasSuffix(file, ".gz") {
+		if reader, err = gzip.NewReader(reader); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", file, err)
+		}
+	}
+	opportunities, err := link.ParseTrace(reader, file)
+	if err == nil {
+		l.traces[file] = opportunities
+	}
+	return opportunities, err
+}

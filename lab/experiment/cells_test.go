@@ -1,0 +1,59 @@
+package experiment
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// TestResolved checks what a cell's spec has beyond what the file says, and that it survives the way to the guest.
+func TestResolved(t *testing.T) {
+	x := mustLoad(t, `
+nodes:
+  client:
+links: {core: {ends: [as1, rr]}, out: {ends: [as1, ta], mtu: 1400}, access: {ends: [ta, client]}}
+routers:
+  rr: {asn: 65000, reflector: true, peers: {as1: }}
+  as1: {asn: 65000, locator: "2001:db8:f1::/48", peers: {ta: {exit: a}}}
+  ta: {asn: 64496, announce: [access], peers: {}}
+apps:
+  bulk: {type: download, from: as1, to: client, bytes: 1000}
+timeline:
+  - {at_s: 1, router: ta, withdraw: access, peer: as1, when: "false"}
+  - {at_s: 2, router: ta, withdraw: access, peer: as1}
+`, Options{})
+	text, err := json.Marshal(x.Cells()[0].Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := new(Spec)
+	if err := json.Unmarshal(text, spec); err != nil {
+		t.Fatal(err)
+	}
+	if spec.Nodes["client"] == nil {
+		t.Error("a node without keys is nil")
+	}
+	if spec.Routers["as1"].Peers["rr"] == nil || spec.Routers["ta"].Peers["as1"] == nil || spec.Routers["as1"].Peers["ta"].Exit != "a" {
+		t.Error("a BGP session is not known to both routers")
+	}
+	if spec.Links["core"].MTU != 1500 || spec.Links["out"].MTU != 1400 || spec.Measure.EveryMs != 100 || spec.Apps["bulk"].Family != 6 || spec.Kernel != "6.12" {
+		t.Errorf("defaults are missing: %s", text)
+	}
+	if len(spec.Timeline) != 1 || spec.Timeline[0].AtS != 2 || spec.Timeline[0].When != "" {
+		t.Errorf("the timeline is %+v", spec.Timeline)
+	}
+	for i, name := range []string{"core", "out", "access"} {
+		if spec.Links[name].Index != i+1 {
+			t.Errorf("link %s has index %d", name, spec.Links[name].Index)
+		}
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	text := "seeds: 3\nlinks: {a: {ends: [client, server]}}" + bulk
+	if n := len(mustLoad(t, text, Options{}).Cells()); n != 3 {
+		t.Errorf("%d cells, want 3", n)
+	}
+	if n := len(mustLoad(t, text, Options{Seeds: 5}).Cells()); n != 5 {
+		t.Errorf("%d cells with --seeds 5", n)
+	}
+}

@@ -1,0 +1,127 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const matrixText = `
+params: {rate: 1, delay: 2, loss: 0, algorithm: reno, queue: 9}
+matrix:
+  "rate,delay": [[10, 50], {delay: 5, rate: 100}]
+  loss: [0, 1]
+variants:
+  cubic: {algorithm: cubic}
+  bbr: {algorithm: bbr, queue: $(rate * 2)}
+skip: variant == "bbr" && loss == 1
+seeds: 2
+links: {a: {ends: [client, server], rate_mbps: $rate, delay_ms: $delay, loss_percent: $loss, queue_packets: $queue}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 1000, congestion: $algorithm}}
+`
+
+// describeCells is each cell as point variant seed rate/delay/loss/queue/algorithm, taken from what the guest would see.
+func describeCells(x *Experiment) []string {
+	var list []string
+	for _, c := range x.Cells() {
+		a := c.Spec.Links["a"].Forward
+		list = append(list, fmt.Sprintf("%d %s %d %g/%g/%g/%d/%s", c.Point, c.Variant, c.Seed,
+			*a.RateMbps, *a.DelayMs, *a.LossPercent, *a.QueuePackets, c.Spec.Apps["bulk"].Congestion))
+	}
+	return list
+}
+
+func TestCells(t *testing.T) {
+	got := describeCells(mustLoad(t, matrixText, Options{}))
+	want := []string{
+		"0 cubic 1 10/50/0/9/cubic", "0 cubic 2 10/50/0/9/cubic",
+		"0 bbr 1 10/50/0/20/bbr", "0 bbr 2 10/50/0/20/bbr",
+		"1 cubic 1 10/50/1/9/cubic", "1 cubic 2 10/50/1/9/cubic",
+		"2 cubic 1 100/5/0/9/cubic", "2 cubic 2 100/5/0/9/cubic",
+		"2 bbr 1 100/5/0/200/bbr", "2 bbr 2 100/5/0/200/bbr",
+		"3 cubic 1 100/5/1/9/cubic", "3 cubic 2 100/5/1/9/cubic",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestSet(t *testing.T) {
+	for _, test := range []struct {
+		set  []string
+		want []string // the cells of seed 1
+	}{
+		{[]string{"loss=3"}, []string{"0 cubic 10/50/3/9/cubic", "0 bbr 10/50/3/20/bbr", "1 cubic 100/5/3/9/cubic", "1 bbr 100/5/3/200/bbr"}},
+		{[]string{"rate=20", "loss=1"}, []string{"0 cubic 20/50/1/9/cubic", "1 cubic 20/5/1/9/cubic"}},
+		{[]string{"delay=7,8", "loss=1", "rate=5"}, []string{"0 cubic 5/7/1/9/cubic", "1 cubic 5/8/1/9/cubic"}},
+		{[]string{"algorithm=vegas", "loss=1", "delay=1", "rate=1"}, []string{"0 cubic 1/1/1/9/vegas"}},
+		{[]string{"loss=1", "delay=1", "rate=1", "links.a.rate_mbps=33", "links.a.forward.queue_packets=44", "apps.bulk.congestion=htcp"},
+			[]string{"0 cubic 33/1/1/44/htcp"}}, // queue and algorithm are used by nothing then, which is no mistake
+	} {
+		x, err := loadText(t, matrixText, Options{Set: test.set, Seeds: 1})
+		if err != nil {
+			t.Errorf("%v: %v", test.set, err)
+			continue
+		}
+		var got []string
+		for _, cell := range describeCells(x) {
+			got = append(got, strings.Replace(cell, " 1 ", " ", 1))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%v:\ngot\n%s\nwant\n%s", test.set, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+func TestSetValues(t *testing.T) {
+	text := "links: {a: {ends: [client, server]}}\ntimeline: [{at_s: 1, link: a, carrier: down}]" + bulk
+	x := mustLoad(t, text, Options{Set: []string{
+		"sysctl.net.ipv4.tcp_sack=0", "timeline.0.at_s=2.5", "nodes={client: {run: ['true', 'date']}}", "kernel=6.1",
+	}})
+	spec := x.Cells()[0].Spec
+	if spec.Sysctl["net.ipv4.tcp_sack"] != 0.0 || spec.Timeline[0].AtS != 2.5 || len(spec.Nodes["client"].Run) != 2 || spec.Kernel != "6.1" {
+		t.Errorf("got %+v", spec)
+	}
+	for set, want := range map[string]string{
+		"loss":                "write key=value",
+		"los=1":               "there is no los",
+		"link.a.rate_mbps=1":  "there is no link; did you mean links?",
+		"links.b.rate_mbps=1": "there is no links.b",
+		"links.a.rate_mbp=1":  "did you mean rate_mbps?",
+		"timeline.1.at_s=1":   "there is no 1",
+		"links.a.rate_mbps=0": "--set links.a.rate_mbps=0: links.a.rate_mbps: 0 is below the minimum 0.008",
+		"apps.bulk.bytes=":    "the value is not YAML, or there is none",
+		"seeds={a":            "the value is not YAML, or there is none",
+	} {
+		if _, err := loadText(t, text, Options{Set: []string{set}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+}
+
+// TestTraces checks that $traces stands for the recordings of a directory and that each is read.
+func TestTraces(t *testing.T) {
+	x := mustLoad(t, `
+matrix: {recording: $traces}
+links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backward: {trace: {file: ../traces/short.up}}}}
+`+bulk, Options{Traces: "testdata/traces"})
+	cells := x.Cells()
+	if len(cells) != 2 || cells[0].Params["recording"] != "short.down.gz" || cells[1].Params["recording"] != "short.up" {
+		t.Fatalf("cells %v", cells)
+	}
+	for i, want := range [][]uint32{{2, 4, 8}, {1, 5, 9}} {
+		a := cells[i].Spec.Links["a"]
+		if !slices.Equal(a.Forward.Trace.OpportunitiesMs, want) || !slices.Equal(a.Backward.Trace.OpportunitiesMs, []uint32{1, 5, 9}) {
+			t.Errorf("cell %d: %v, %v", i, a.Forward.Trace, a.Backward.Trace)
+		}
+	}
+}
+
+func TestTooManyCells(t *testing.T) {
+	hundred := "[" + strings.Repeat("1, ", 99) + "1]"
+	_, err := loadText(t, "matrix: {x: "+hundred+", y: "+hundred+", z: [1, 2]}\nsysctl: {a: $(x + y + z)}\nlinks: {a: {ends: [client, server]}}"+bulk, Options{})
+	if err == nil || !strings.Contains(err.Error(), "more than 10000 cells") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,142 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// measured gives the value of a metric at one point.
+type measured func(variant, subject, metric string) float64
+
+// paramScope is what conditions see at a point: the parameters, and the links' parameters as link.parameter,
+// link.forward.parameter and link.backward.parameter, all of the first variant.
+func (p point) paramScope() map[string]any {
+	scope := maps.Clone(p.cells[0].Params)
+	for name, link := range p.cells[0].Spec.Links {
+		if len(link.Ends) == 2 {
+			scope[name] = linkScope(link)
+		}
+	}
+	return scope
+}
+
+// linkScope has the parameters of both directions, and at its top those in which the directions agree.
+func linkScope(l *Link) map[string]any {
+	forward, backward := directionScope(l.Forward), directionScope(l.Backward)
+	scope := map[string]any{"forward": forward, "backward": backward, "mtu": l.MTU}
+	for key, value := range forward {
+		if reflect.DeepEqual(value, backward[key]) {
+			scope[key] = value
+		}
+	}
+	return scope
+}
+
+func directionScope(d *Direction) map[string]any {
+	flat := *d
+	flat.Then, flat.Trace = nil, nil // a recording has no parameter worth a bound
+	scope := map[string]any{}
+	text, err := json.Marshal(flat)
+	if err == nil {
+		err = json.Unmarshal(text, &scope)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("list the parameters of a direction: %v", err)) // numbers were finite in the file
+	}
+	return scope
+}
+
+// metricScope is what a bound sees at a point beyond that: variant.subject.metric; variant.metric if the variant has one
+// application; and subject.metric if no variants are declared.
+func (p point) metricScope(value measured) map[string]any {
+	scope := map[string]any{}
+	for _, cell := range p.cells {
+		inner := map[string]any{}
+		metrics := cell.Spec.Metrics()
+		for subject, list := range metrics {
+			values := map[string]any{}
+			for _, m := range list {
+				values[m.Name] = value(cell.Variant, subject, m.Name)
+			}
+			inner[subject] = values
+		}
+		if cell.Variant == impliedVariant {
+			maps.Copy(scope, inner)
+			inner = maps.Clone(inner)
+		}
+		for name := range cell.Spec.Apps {
+			if len(cell.Spec.Apps) == 1 {
+				maps.Copy(inner, inner[name].(map[string]any))
+			}
+		}
+		scope[cell.Variant] = inner
+	}
+	return scope
+}
+
+// overlay is the union of two scopes; mappings in both are merged.
+func overlay(a, b map[string]any) map[string]any {
+	union := maps.Clone(a)
+	for key, value := range b {
+		first, both := union[key].(map[string]any)
+		if second, ok := value.(map[string]any); ok && both {
+			value = overlay(first, second)
+		}
+		union[key] = value
+	}
+	return union
+}
+
+// overPoints joins the scopes of several points: every name that all of them have is the list of its values or, where
+// single is set and they all are the same, that value.
+func overPoints(scopes []map[string]any, single bool) map[string]any {
+	joined := map[string]any{}
+	for key, first := range scopes[0] {
+		values := make([]any, 0, len(scopes))
+		var inner []map[string]any
+		for _, scope := range scopes {
+			if value, ok := scope[key]; ok {
+				values = append(values, value)
+			}
+			if m, ok := scope[key].(map[string]any); ok {
+				inner = append(inner, m)
+			}
+		}
+		equal := !slices.ContainsFunc(values, func(v any) bool { return !reflect.DeepEqual(v, first) })
+		switch {
+		case len(values) < len(scopes):
+		case len(inner) == len(scopes):
+			joined[key] = overPoints(inner, single)
+		case single && equal:
+			joined[key] = first
+		default:
+			joined[key] = values
+		}
+	}
+	return joined
+}
+
+// scope is everything a bound can name over the points: over a single one, or lists over all.
+func scope(points []point, all bool, value func(p point) measured) map[string]any {
+	params, metrics := make([]map[string]any, len(points)), make([]map[string]any, len(points))
+	for i, p := range points {
+		params[i], metrics[i] = p.paramScope(), p.metricScope(value(p))
+	}
+	if !all {
+		return overlay(params[0], metrics[0])
+	}
+	return overlay(overPoints(params, true), overPoints(metrics, false))
+}
+
+// name is the point in words, e.g. loss=1, rtt=200.
+func (p point) name() string {
+	parts := make([]string, 0, len(p.params))
+	for _, key := range sortedKeys(p.params) {
+		parts = append(parts, fmt.Sprintf("%s=%v", key, p.params[key]))
+	}
+	return strings.Join(parts, ", ")
+}

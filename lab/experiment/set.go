@@ -1,0 +1,167 @@
+package experiment
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+)
+
+// applySet carries out every --set: a parameter is kept for the matrix, a path replaces a value of the tree.
+func (l *loader) applySet() {
+	for _, set := range l.opt.Set {
+		place := Place{File: "--set " + set}
+		key, value, found := strings.Cut(set, "=")
+		if !found || key == "" {
+			l.problems.add(place, "", "write key=value, a parameter or a path into the file, e.g. links.a.rate_mbps=10")
+			continue
+		}
+		if declared := l.parameters(); slices.Contains(declared, key) {
+			if list := l.setValue(place, "["+value+"]"); list != nil {
+				l.forced = append(l.forced, field{key, place, list})
+			}
+		} else if path := l.setPath(place, key); path != nil {
+			if v := l.setValue(place, value); v != nil {
+				l.tree = replace(l.tree, path, v)
+			}
+		}
+	}
+}
+
+// parameters are the names of all parameters the file declares.
+func (l *loader) parameters() []string {
+	declared := map[string]bool{}
+	for _, name := range l.tree.get("params").keys() {
+		declared[name] = true
+	}
+	for _, axis := range l.tree.get("matrix").keys() {
+		for _, name := range axisNames(axis) {
+			declared[name] = true
+		}
+	}
+	if variants := l.tree.get("variants"); variants != nil {
+		for _, variant := range variants.fields {
+			for _, name := range variant.value.keys() {
+				declared[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(declared))
+}
+
+func (l *loader) setValue(place Place, text string) *node {
+	var document yaml.Node
+	err := yaml.Unmarshal([]byte(text), &document)
+	if err != nil || len(document.Content) != 1 || len(document.Content[0].Content) == 0 && document.Content[0].Value == "" {
+		l.problems.add(place, "", "the value is not YAML, or there is none")
+		return nil
+	}
+	n := newNode(place.File, document.Content[0], "", &l.problems)
+	n.move(place)
+	return n
+}
+
+// setPath splits a path and checks it against the schema and the file: keys of the schema may be added, names may not.
+func (l *loader) setPath(place Place, key string) []string {
+	parts := strings.Split(key, ".")
+	schema, at := fileSchema(), l.tree
+	for i, part := range parts {
+		schema = resolve(schema)
+		switch {
+		case at != nil && at.kind == yaml.SequenceNode:
+			if n, err := strconv.Atoi(part); err != nil || n < 0 || n >= len(at.items) {
+				l.problems.add(place, "", "%s has the entries 0 to %d; there is no %s", strings.Join(parts[:i], "."), len(at.items)-1, part)
+				return nil
+			}
+		case free(schema):
+			return append(parts[:i:i], strings.Join(parts[i:], "."))
+		default:
+			known := at.keys()
+			if schema != nil {
+				known = append(known, slices.Collect(maps.Keys(schema.Properties))...)
+			}
+			if i == 0 {
+				known = append(known, l.parameters()...)
+			}
+			if !slices.Contains(known, part) {
+				l.problems.add(place, "", "there is no %s%s", strings.Join(parts[:i+1], "."), suggest(part, known))
+				return nil
+			}
+		}
+		schema, at = child(schema, part), at.descend([]string{part})
+	}
+	return parts
+}
+
+// free says that a mapping's keys are whatever the user likes (they may hold dots, like sysctls) and its values are plain.
+func free(s *jsonschema.Schema) bool {
+	return hasType(s, "object") && len(s.Properties) == 0 && !hasType(child(s, ""), "object")
+}
+
+// replace is the tree with the value at path replaced; mappings on the way are made if they are absent.
+func replace(n *node, path []string, value *node) *node {
+	if len(path) == 0 {
+		return value
+	}
+	if n == nil || n.kind == yaml.ScalarNode {
+		n = &node{place: value.place, kind: yaml.MappingNode}
+	}
+	if n.kind == yaml.SequenceNode {
+		i, _ := strconv.Atoi(path[0]) // checked by setPath
+		copied := *n
+		copied.items = slices.Clone(n.items)
+		copied.items[i] = replace(n.items[i], path[1:], value)
+		return &copied
+	}
+	return n.with(path[0], value.place, replace(n.get(path[0]), path[1:], value))
+}
+
+// expandTraces puts the recordings of --traces where a list of the matrix is the word $traces.
+func (l *loader) expandTraces() error {
+	matrix := l.tree.get("matrix")
+	if matrix == nil {
+		return nil
+	}
+	for _, axis := range matrix.fields {
+		if axis.value.text != "$traces" {
+			continue
+		}
+		if l.opt.Traces == "" {
+			return errNoTraces
+		}
+		files, err := traceFiles(l.opt.Traces)
+		if err != nil {
+			return err
+		}
+		list := &node{place: axis.value.place, kind: yaml.SequenceNode}
+		for _, file := range files {
+			list.items = append(list.items, &node{place: axis.value.place, kind: yaml.ScalarNode, tag: tagString, text: file})
+		}
+		l.tree = replace(l.tree, []string{"matrix", axis.key}, list)
+	}
+	return nil
+}
+
+// traceFiles are the base names of the recordings in a directory, sorted.
+func traceFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		switch filepath.Ext(strings.TrimSuffix(entry.Name(), ".gz")) {
+		case ".up", ".down":
+			files = append(files, entry.Name())
+		}
+	}
+	if len(files) == 0 {
+		return nil, &os.PathError{Op: "find recordings (*.up, *.down, *.gz)", Path: dir, Err: os.ErrNotExist}
+	}
+	return files, nil
+}
