@@ -1,0 +1,247 @@
+package topo
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"plait.dev/plait/lab/experiment"
+)
+
+// wire is the namespace with the inner parts of the links.
+const wire = "wire"
+
+// node is a host: a network namespace.
+type node struct {
+	name   string
+	number int // from 1, in the order of nodes
+	spec   experiment.Node
+	router *experiment.Router // nil if it runs no BGP
+	ends   []*end             // by link index
+	exits  []*exit            // that this content server uses, by name
+	peers  []*peer            // of the router, by name
+}
+
+// forwards reports whether the kernel routes packets between the node's links. A content server speaks BGP but does not.
+func (n *node) forwards() bool {
+	return n.spec.Forward || n.router != nil && len(n.spec.Exits) == 0
+}
+
+// link joins two ends or more.
+type link struct {
+	name             string
+	index            int // from 1, in file order
+	spec             *experiment.Link
+	kind             kind
+	queue            [2]bool // which directions have a queue stage: forward, backward (kind staged)
+	ends             []*end
+	prefix6, prefix4 netip.Prefix
+}
+
+// end is the interface of a node on a link.
+type end struct {
+	node         *node
+	link         *link
+	number       int // from 1, in the order of the link's ends
+	addr6, addr4 netip.Addr
+}
+
+func (e *end) addr(family int) netip.Addr {
+	if family == 4 {
+		return e.addr4
+	}
+	return e.addr6
+}
+
+// linkLocal is fe80:: and the end's number, so that routes via link-local next hops can be read.
+func (e *end) linkLocal() netip.Addr {
+	return hostAddress(netip.MustParsePrefix("fe80::/64"), e.number)
+}
+
+// mac is locally administered: 02:00, the link's index, the end's number.
+func (e *end) mac() net.HardwareAddr {
+	return net.HardwareAddr{2, 0, byte(e.link.index >> 8), byte(e.link.index), byte(e.number >> 8), byte(e.number)}
+}
+
+// end returns the interface of a node on the link, nil if it has none.
+func (l *link) end(n *node) *end {
+	for _, e := range l.ends {
+		if e.node == n {
+			return e
+		}
+	}
+	return nil
+}
+
+// sharedEnds returns the interfaces of two nodes on the first link they share.
+func sharedEnds(a, b *node) (ofA, ofB *end, ok bool) {
+	for _, e := range a.ends {
+		if o := e.link.end(b); o != nil && a != b {
+			return e, o, true
+		}
+	}
+	return nil, nil, false
+}
+
+// MAC returns the Ethernet address of a node's interface on a link, nil if it has none.
+func (t *Topology) MAC(nodeName, linkName string) net.HardwareAddr {
+	if l, n := t.link(linkName), t.node(nodeName); l != nil && n != nil {
+		if e := l.end(n); e != nil {
+			return e.mac()
+		}
+	}
+	return nil
+}
+
+// The kernel's limit for an interface name is 15 bytes; names are also written into commands and files.
+var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,14}$`)
+
+func (t *Topology) buildLinks() error {
+	byIndex := func(a, b string) int { return t.spec.Links[a].Index - t.spec.Links[b].Index }
+	for _, name := range slices.SortedFunc(maps.Keys(t.spec.Links), byIndex) {
+		l, err := t.buildLink(name)
+		if err != nil {
+			return fmt.Errorf("links.%s%w", name, err)
+		}
+		t.links = append(t.links, l)
+	}
+	return nil
+}
+
+func (t *Topology) buildLink(name string) (*link, error) {
+	s := t.spec.Links[name]
+	if !nameRE.MatchString(name) || name == "lo" {
+		return nil, fmt.Errorf(": name is also the interface's: want 1 to 15 of a-z, 0-9, _ and -, and not lo")
+	}
+	l := &link{name: name, index: s.Index, spec: s}
+	var err error
+	if l.prefix6, err = linkPrefix(s.Prefix6, fmt.Sprintf("2001:db8:%d::/64", s.Index), 6); err != nil {
+		return nil, fmt.Errorf(".prefix6: %w", err)
+	}
+	if l.prefix4, err = linkPrefix(s.Prefix4, fmt.Sprintf("10.%d.0.0/24", s.Index), 4); err != nil {
+		return nil, fmt.Errorf(".prefix4: %w", err)
+	}
+	for _, o := range t.links {
+		if o.prefix6.Overlaps(l.prefix6) || o.prefix4.Overlaps(l.prefix4) {
+			return nil, fmt.Errorf(": prefix %s or %s overlaps those of link %s", l.prefix6, l.prefix4, o.name)
+		}
+	}
+	return l, t.chooseKind(l)
+}
+
+func linkPrefix(given, standard string, family int) (netip.Prefix, error) {
+	if given == "" {
+		given = standard
+	}
+	p, err := netip.ParsePrefix(given)
+	if err != nil {
+		return p, fmt.Errorf("parse prefix %q: want an address and a length, such as %s", given, standard)
+	}
+	if p.Addr().Is6() != (family == 6) {
+		return p, fmt.Errorf("prefix %s is not IPv%d", given, family)
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("prefix %s has bits set behind its length: did you mean %s?", given, p.Masked())
+	}
+	return p, nil
+}
+
+// hostAddress is the address number i of a prefix.
+func hostAddress(p netip.Prefix, i int) netip.Addr {
+	sum := new(big.Int).SetBytes(p.Addr().AsSlice())
+	sum.Add(sum, big.NewInt(int64(i)))
+	a, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(p.Addr().AsSlice()))))
+	return a
+}
+
+func (t *Topology) buildNodes() error {
+	for _, l := range t.links {
+		for i, name := range l.spec.Ends {
+			n, err := t.ensureNode(name)
+			if err != nil {
+				return fmt.Errorf("links.%s.ends: %w", l.name, err)
+			}
+			if l.end(n) != nil {
+				return fmt.Errorf("links.%s.ends: node %s is there twice", l.name, name)
+			}
+			e := &end{node: n, link: l, number: i + 1, addr6: hostAddress(l.prefix6, i+1), addr4: hostAddress(l.prefix4, i+1)}
+			if !l.prefix6.Contains(e.addr6) || !l.prefix4.Contains(e.addr4) {
+				return fmt.Errorf("links.%s: prefixes %s and %s have no room for %d ends", l.name, l.prefix6, l.prefix4, len(l.spec.Ends))
+			}
+			l.ends = append(l.ends, e)
+			n.ends = append(n.ends, e)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.spec.Nodes)) {
+		if _, err := t.ensureNode(name); err != nil {
+			return fmt.Errorf("nodes: %w", err)
+		}
+	}
+	return t.checkNodes()
+}
+
+func (t *Topology) ensureNode(name string) (*node, error) {
+	if n := t.node(name); n != nil {
+		return n, nil
+	}
+	if !nameRE.MatchString(name) || name == wire {
+		return nil, fmt.Errorf("node name %q: want 1 to 15 of a-z, 0-9, _ and -, and not %s", name, wire)
+	}
+	n := &node{name: name, number: len(t.nodes) + 1}
+	if s := t.spec.Nodes[name]; s != nil {
+		n.spec = *s
+	}
+	t.nodes = append(t.nodes, n)
+	return n, nil
+}
+
+// checkNodes verifies that what nodes refer to exists.
+func (t *Topology) checkNodes() error {
+	for _, n := range t.nodes {
+		if g := n.spec.Gateway; g != "" {
+			gateway := t.node(g)
+			if gateway == nil {
+				return fmt.Errorf("nodes.%s.gateway: there is no node %s", n.name, g)
+			}
+			if _, _, ok := sharedEnds(n, gateway); !ok {
+				return fmt.Errorf("nodes.%s.gateway: %s and %s share no link", n.name, n.name, g)
+			}
+		}
+		if m := n.spec.MPTCP; m != nil {
+			for _, name := range slices.Concat(m.Subflow, m.Signal, m.Backup, m.Fullmesh) {
+				if l := t.link(name); l == nil || l.end(n) == nil {
+					return fmt.Errorf("nodes.%s.mptcp: %s is no link of this node", n.name, name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sysctlLines writes settings as key=value, sorted by key.
+func sysctlLines(settings map[string]any) []string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		lines = append(lines, key+"="+sysctlValue(settings[key]))
+	}
+	return lines
+}
+
+// sysctlValue writes a number that came through JSON without an exponent, and a truth value as the kernel wants it.
+func sysctlValue(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		if v {
+			return "1"
+		}
+		return "0"
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,81 @@
+package topo
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestAddress(t *testing.T) {
+	topology := read(t, epeFile, "")
+	for _, c := range []struct {
+		node, link string
+		family     int
+		want       string
+	}{
+		{"server", "", 6, "2001:db8:1::1"},
+		{"server", "csp", 4, "10.1.0.1"},
+		{"client", "", 6, "2001:db8:c::2"},
+		{"isp", "tb-isp", 6, "2001:db8:5::2"},
+		{"isp", "", 4, "10.4.0.2"},
+	} {
+		if got, ok := topology.Address(c.node, c.link, c.family); !ok || got.String() != c.want {
+			t.Errorf("address of %s on %q, IPv%d: got %s %v, want %s", c.node, c.link, c.family, got, ok, c.want)
+		}
+	}
+	for _, c := range [][2]string{{"nobody", ""}, {"server", "access"}} {
+		if got, ok := topology.Address(c[0], c[1], 6); ok {
+			t.Errorf("address of %s on %q: got %s, want none", c[0], c[1], got)
+		}
+	}
+	if got := topology.MAC("isp", "tb-isp").String(); got != "02:00:00:05:00:02" {
+		t.Errorf("MAC of the second end of the fifth link: got %s", got)
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	epe, err := os.ReadFile(epeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(was, is string) string {
+		s := parameters.Replace(string(epe))
+		if !strings.Contains(s, was) {
+			t.Fatalf("%s has no %q", epeFile, was)
+		}
+		return strings.Replace(s, was, is, 1)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"long link name", "links: {a-very-long-link-name: {ends: [a, b]}}", "links.a-very-long-link-name: name"},
+		{"loopback", "links: {lo: {ends: [a, b]}}", "links.lo: name"},
+		{"bad prefix", "links: {l: {ends: [a, b], prefix6: nonsense}}", "links.l.prefix6: parse prefix"},
+		{"host bits", "links: {l: {ends: [a, b], prefix4: 10.0.0.1/24}}", "did you mean 10.0.0.0/24?"},
+		{"wrong family", "links: {l: {ends: [a, b], prefix6: 10.0.0.0/24}}", "is not IPv6"},
+		{"overlap", "links: {l: {ends: [a, b]}, m: {ends: [b, c], prefix4: 10.1.0.128/25}}", "overlaps those of link l"},
+		{"no room", "links: {l: {ends: [a, b], prefix4: 10.9.0.0/32}}", "have no room for 2 ends"},
+		{"twice", "links: {l: {ends: [a, a]}}", "node a is there twice"},
+		{"wire", "links: {l: {ends: [a, wire]}}", `node name "wire"`},
+		{"LAN with rate", "links: {l: {ends: [a, b, c], rate_mbps: 5}}", "links.l: a LAN"},
+		{"gateway unknown", "nodes: {a: {gateway: x}}\nlinks: {l: {ends: [a, b]}}", "nodes.a.gateway: there is no node x"},
+		{"gateway far", "nodes: {a: {gateway: c}}\nlinks: {l: {ends: [a, b]}, m: {ends: [b, c]}}", "share no link"},
+		{"mptcp link", "nodes: {a: {mptcp: {subflow: [m]}}}\nlinks: {l: {ends: [a, b]}, m: {ends: [b, c]}}", "nodes.a.mptcp: m is no link of this node"},
+		{"one-sided peer", change("isp:\n    asn: 64500\n    announce: [access]\n    peers: {ta: {}, tb: {}}", "isp:\n    asn: 64500\n    peers: {tb: {}}"), "routers.ta.peers.isp: router isp does not list ta"},
+		{"unknown peer", change("peers: {rr: {}}", "peers: {rr: {}, xx: {}}"), "there is no router xx"},
+		{"far peer", change("peers: {server: {}, as1: {}, as2: {}}", "peers: {server: {}, as1: {}, as2: {}, isp: {}}"), "routers.rr.peers.isp"},
+		{"announce", change("announce: [access]", "announce: [acess]"), `routers.isp.announce: "acess" is neither`},
+		{"no locator", change(`locator: "2001:db8:f1::/48"`, ""), "router as1 needs an SRv6 locator"},
+		{"same exit", change("exit: b", "exit: a"), "a is also the name of another exit"},
+		{"unknown exit", change("exits: [a, b]", "exits: [a, c]"), "no router has a peer with exit c"},
+		{"inner exit", change("peers: {server: {}, as1: {}, as2: {}}", "peers: {server: {exit: x}, as1: {}, as2: {}}"), "server is in the same AS"},
+		{"event link", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, link: m, carrier: down}]", "timeline[0].link: there is no link m"},
+		{"event LAN", "links: {l: {ends: [a, b, c]}}\ntimeline: [{at_s: 1, link: l, blackhole: both}]", "timeline[0].blackhole: l is a LAN"},
+		{"event router", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, router: a, withdraw: l}]", "there is no router a"},
+		{"event peer", change("params:", "timeline: [{at_s: 1, router: isp, peer: rr, withdraw: access}]\nparams:"), "timeline[0].peer: rr is no peer of router isp"},
+		{"event address", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, node: a, on: l, address: 10.2.0.1/24}]", "is not in the link's prefix 10.1.0.0/24"},
+		{"event order", change("params:", "timeline: [{at_s: 1, jitter_ms: 500, router: isp, withdraw: access}, {at_s: 1.5, router: isp, announce: access}]\nparams:"), "timeline[0].jitter_ms"},
+	} {
+		if _, err := New(parse(t, c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}

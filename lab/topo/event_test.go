@@ -1,0 +1,148 @@
+package topo
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// eventLines returns the lines of all steps of each event, with the namespace in front.
+func eventLines(t *testing.T, topology *Topology) [][]string {
+	t.Helper()
+	var all [][]string
+	for _, ev := range topology.spec.Timeline {
+		steps, err := topology.EventSteps(ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := []string{}
+		for _, s := range steps {
+			for _, l := range s.Lines {
+				lines = append(lines, s.NS+": "+l)
+			}
+		}
+		all = append(all, lines)
+	}
+	return all
+}
+
+func expectLines(t *testing.T, got, want [][]string) {
+	t.Helper()
+	for i := range want {
+		if !slices.Equal(got[i], want[i]) {
+			t.Errorf("event %d:\n got %s\nwant %s", i, strings.Join(got[i], "\n     "), strings.Join(want[i], "\n     "))
+		}
+	}
+}
+
+// network is the vtysh call that changes one prefix in an instance.
+func network(router, instance, line string) string {
+	return router + ": vtysh -N " + router + " -c 'configure terminal' -c 'router bgp " + instance + "' -c 'address-family ipv6 unicast' -c '" + line + "' -c exit -c exit"
+}
+
+func TestAnnounce(t *testing.T) {
+	topology := read(t, epeFile, `
+timeline:
+  - {at_s: 1, router: isp, peer: ta, withdraw: access}
+  - {at_s: 2, router: isp, peer: tb, withdraw: access}
+  - {at_s: 3, router: isp, peer: ta, announce: access}
+  - {at_s: 4, router: isp, announce: "2001:db8:c::/48"}
+  - {at_s: 5, router: isp, withdraw: access}
+  - {at_s: 6, router: isp, peer: tb, announce: access}
+  - {at_s: 7, router: as1, peer: ta, withdraw: csp}
+`)
+	expectLines(t, eventLines(t, topology), [][]string{
+		{network("isp", "64500", "network 2001:db8:c::/48 route-map withhold-ta")},
+		{network("isp", "64500", "no network 2001:db8:c::/48")},
+		{network("isp", "64500", "network 2001:db8:c::/48 route-map withhold-tb")},
+		{network("isp", "64500", "network 2001:db8:c::/48")},
+		{network("isp", "64500", "no network 2001:db8:c::/48")},
+		{network("isp", "64500", "network 2001:db8:c::/48 route-map withhold-ta")},
+		// The neighbours in the default instance still hear of it; the exit's VRF has no other neighbour than ta.
+		{network("as1", "65000", "network 2001:db8:1::/64") +
+			" -c 'router bgp 65000 vrf exit-a' -c 'address-family ipv6 unicast' -c 'no network 2001:db8:1::/64' -c exit -c exit"},
+	})
+	conf := topology.frrConf(topology.node("isp"))
+	for _, want := range []string{
+		"bgp community-list standard withhold-ta permit 0:1\nroute-map to-ta deny 10\n match community withhold-ta\n",
+		"bgp community-list standard withhold-tb permit 0:2\nroute-map to-tb deny 10\n match community withhold-tb\n",
+		"route-map withhold-ta permit 10\n set community 0:1\n",
+		"route-map withhold-tb permit 10\n set community 0:2\n",
+	} {
+		if !strings.Contains(conf, want) {
+			t.Errorf("configuration of isp lacks\n%s\nit is\n%s", want, conf)
+		}
+	}
+}
+
+// What is only announced later must be in the outbound policy from the start, and not announced before.
+func TestAnnounceLater(t *testing.T) {
+	topology := read(t, epeFile, `
+timeline:
+  - {at_s: 1, router: isp, peer: ta, announce: "2001:db8:d::/48"}
+`)
+	conf := topology.frrConf(topology.node("isp"))
+	if !strings.Contains(conf, "prefix-list own permit 2001:db8:d::/48\n") || strings.Contains(conf, " network 2001:db8:d::/48") {
+		t.Errorf("configuration of isp:\n%s", conf)
+	}
+	expectLines(t, eventLines(t, topology), [][]string{{network("isp", "64500", "network 2001:db8:d::/48 route-map withhold-tb")}})
+}
+
+func TestBlackholeAndCarrier(t *testing.T) {
+	topology := read(t, epeFile, `
+timeline:
+  - {at_s: 1, link: a, blackhole: forward}
+  - {at_s: 2, link: access, blackhole: none}
+  - {at_s: 3, link: access, carrier: down}
+  - {at_s: 4, link: csp, carrier: down}
+`)
+	clear := func(dev string) string {
+		return "wire: tc filter del dev " + dev + " ingress pref 1 2>/dev/null || :"
+	}
+	expectLines(t, eventLines(t, topology), [][]string{
+		{clear("l2e1"), "wire: tc filter add dev l2e1 ingress protocol all pref 1 matchall action drop", clear("l2e2")},
+		{clear("l6e1"), clear("l6e2")},
+		{"wire: link set dev l6e1 down", "wire: link set dev l6e2 down"},
+		{"wire: link set dev l1e1 down", "wire: link set dev l1e2 down", "wire: link set dev l1e3 down", "wire: link set dev l1e4 down"},
+	})
+	emulatedLink := read(t, "testdata/emulated.yaml", "timeline: [{at_s: 1, link: radio, blackhole: both}, {at_s: 2, link: radio, carrier: down}]")
+	expectLines(t, eventLines(t, emulatedLink), [][]string{{}, {}})
+}
+
+func TestChangeAddress(t *testing.T) {
+	topology := read(t, "testdata/parallel.yaml", `
+timeline:
+  - {at_s: 1, node: client, on: wifi, address: 10.1.0.77/24}
+  - {at_s: 2, node: client, on: wifi, address: 10.1.0.78/24}
+  - {at_s: 3, node: client, on: wifi, address: "2001:db8:1::77/64"}
+`)
+	expectLines(t, eventLines(t, topology), [][]string{
+		{
+			"client: addr del 10.1.0.1/24 dev wifi",
+			"client: addr add 10.1.0.77/24 dev wifi",
+			"client: route replace 10.3.0.0/24 via 10.1.0.2 dev wifi",
+			"client: route replace 10.1.0.0/24 dev wifi table 201",
+			"client: route replace 10.3.0.0/24 via 10.1.0.2 dev wifi table 201",
+			"client: ip -4 rule add pref 401 from 10.1.0.77 lookup 201",
+			"r1: neigh replace 10.1.0.77 lladdr 02:00:00:01:00:01 dev wifi nud permanent",
+		},
+		{
+			"client: addr del 10.1.0.77/24 dev wifi",
+			"client: addr add 10.1.0.78/24 dev wifi",
+			"client: route replace 10.3.0.0/24 via 10.1.0.2 dev wifi",
+			"client: route replace 10.1.0.0/24 dev wifi table 201",
+			"client: route replace 10.3.0.0/24 via 10.1.0.2 dev wifi table 201",
+			"client: ip -4 rule add pref 401 from 10.1.0.78 lookup 201",
+			"r1: neigh replace 10.1.0.78 lladdr 02:00:00:01:00:01 dev wifi nud permanent",
+		},
+		{
+			"client: addr del 2001:db8:1::1/64 dev wifi",
+			"client: addr add 2001:db8:1::77/64 dev wifi nodad",
+			"client: route replace 2001:db8:3::/64 via 2001:db8:1::2 dev wifi",
+			"client: route replace 2001:db8:1::/64 dev wifi table 201",
+			"client: route replace 2001:db8:3::/64 via 2001:db8:1::2 dev wifi table 201",
+			"client: ip -6 rule add pref 401 from 2001:db8:1::77 lookup 201",
+			"r1: neigh replace 2001:db8:1::77 lladdr 02:00:00:01:00:01 dev wifi nud permanent",
+		},
+	})
+}
