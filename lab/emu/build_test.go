@@ -1,0 +1,176 @@
+package emu
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/link"
+)
+
+const ms = time.Millisecond
+
+// exit is a packet that came out: when, and its number.
+type exit struct {
+	at     time.Duration
+	number byte
+}
+
+func send(l *Line, now time.Duration, number byte) {
+	l.Send(now, link.Packet{Bytes: 1500, Data: []byte{number}})
+}
+
+// exits receives all that comes out until the given time, each packet at its time.
+func exits(l *Line, until time.Duration) []exit {
+	var got []exit
+	for {
+		at, ok := l.Next()
+		if !ok || at > until {
+			return got
+		}
+		if p, ok := l.Receive(at); ok {
+			got = append(got, exit{at, p.Data[0]})
+		}
+	}
+}
+
+func wantExits(t *testing.T, l *Line, until time.Duration, want ...exit) {
+	t.Helper()
+	if got := exits(l, until); !slices.Equal(got, want) {
+		t.Errorf("packets came out at\n%v, want\n%v", got, want)
+	}
+}
+
+func build(t *testing.T, d experiment.Direction, seed uint64) *Line {
+	t.Helper()
+	l, err := Build(0, "access forward", d, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// 12 Mbit/s: 1500 bytes take 1 ms.
+func fixed(rateMbps, delayMs float64, packets int) experiment.Direction {
+	return experiment.Direction{RateMbps: &rateMbps, DelayMs: &delayMs, QueuePackets: &packets}
+}
+
+func TestBuildNothing(t *testing.T) {
+	l := build(t, experiment.Direction{}, 1)
+	send(l, 5*ms, 0)
+	wantExits(t, l, time.Hour, exit{5 * ms, 0})
+}
+
+func TestBuildOrder(t *testing.T) {
+	behind := fixed(6, 5, 1)
+	d := fixed(12, 10, 2)
+	d.Then = &behind
+	l := build(t, d, 1)
+	for i := range byte(3) {
+		send(l, 0, i)
+	}
+	// The third finds the queue full. The first two leave it at 1 and 2 ms and reach the second link 10 ms later, where
+	// the second packet finds the first in transmission until 13 ms and room for one.
+	wantExits(t, l, time.Hour, exit{18 * ms, 0})
+	if l.Dropped() != 2 {
+		t.Errorf("%d dropped, want 2", l.Dropped())
+	}
+}
+
+func TestBuildDefaultQueue(t *testing.T) {
+	rate := 1.0
+	l := build(t, experiment.Direction{RateMbps: &rate}, 1)
+	for range 1001 {
+		send(l, 0, 0)
+	}
+	if packets, _ := l.Queued(); packets != 1000 || l.Dropped() != 1 {
+		t.Errorf("%d queued, %d dropped, want 1000 and 1", packets, l.Dropped())
+	}
+	bytes := 10_000_000
+	l = build(t, experiment.Direction{RateMbps: &rate, QueueBytes: &bytes}, 1)
+	for range 1001 {
+		send(l, 0, 0)
+	}
+	if packets, _ := l.Queued(); packets != 1001 {
+		t.Errorf("%d queued, want 1001: a limit in bytes replaces that in packets", packets)
+	}
+}
+
+func TestBuildTraceSeedStep(t *testing.T) {
+	d := experiment.Direction{Trace: &experiment.Trace{OpportunitiesMs: []uint32{10, 100}, StartS: 0.002, SeedStepS: 0.003}}
+	for seed, want := range map[uint64]time.Duration{1: 8 * ms, 2: 5 * ms, 3: 2 * ms, 4: 89 * ms} {
+		l := build(t, d, seed)
+		send(l, 0, 0)
+		wantExits(t, l, time.Hour, exit{want, 0})
+	}
+}
+
+func TestBuildUnusable(t *testing.T) {
+	for _, d := range []experiment.Direction{
+		{Trace: &experiment.Trace{File: "x.up"}},
+		{Cellular: &experiment.Cellular{Profile: "carrier pigeon"}},
+		{Then: &experiment.Direction{Trace: &experiment.Trace{File: "x.up"}}},
+	} {
+		if _, err := Build(0, "x", d, 1); err == nil {
+			t.Errorf("direction %+v was built", d)
+		}
+	}
+}
+
+// lost is which of the packets a channel loses.
+func lost(t *testing.T, d experiment.Direction, name string, seed uint64) (pattern [200]bool) {
+	t.Helper()
+	l, err := Build(0, name, d, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pattern {
+		before := l.Dropped()
+		send(l, time.Duration(i), 0)
+		exits(l, time.Hour)
+		pattern[i] = l.Dropped() > before
+	}
+	return pattern
+}
+
+func TestBuildRandomness(t *testing.T) {
+	percent := 30.0
+	plain := experiment.Direction{LossPercent: &percent}
+	more := plain
+	more.Jitter = &experiment.Jitter{MeanMs: 1, MaxMs: 2}
+	more.Reorder = &experiment.Reorder{Percent: 10, ExtraMs: 1}
+	pattern := lost(t, plain, "access forward", 1)
+	if pattern != lost(t, more, "access forward", 1) {
+		t.Error("further models changed which packets are lost")
+	}
+	for _, other := range []struct {
+		name string
+		seed uint64
+	}{{"access backward", 1}, {"core forward", 1}, {"access forward", 2}} {
+		if pattern == lost(t, plain, other.name, other.seed) {
+			t.Errorf("%s with seed %d loses the same packets", other.name, other.seed)
+		}
+	}
+}
+
+func TestBuildEveryModel(t *testing.T) {
+	d := experiment.Direction{
+		GilbertElliott: &experiment.GilbertElliott{PPercent: 1, RPercent: 10, LossBadPercent: 50, MACAttempts: 2},
+		Jitter:         &experiment.Jitter{MeanMs: 1},
+		Reorder:        &experiment.Reorder{Percent: 1, ExtraMs: 5},
+		Cellular:       &experiment.Cellular{Profile: "verizon-lte-down"},
+		Then:           &experiment.Direction{WiMAX: &experiment.WiMAX{}},
+	}
+	l := build(t, d, 1)
+	for i := range 1000 {
+		now := time.Duration(i) * 10 * ms
+		send(l, now, 0)
+		for _, ok := l.Receive(now); ok; _, ok = l.Receive(now) {
+		}
+	}
+	out := len(exits(l, time.Hour))
+	if queued, _ := l.Queued(); queued != 0 || out == 0 || l.Dropped() == 0 {
+		t.Errorf("%d came out at the end, %d dropped, %d still queued; want some, some and none", out, l.Dropped(), queued)
+	}
+}

@@ -1,0 +1,95 @@
+package emu
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// memoryBytes is when the garbage collector starts: what it finds is mostly the frames of dropped packets, some
+	// 60000 of 1500 bytes. Until then nothing interrupts the thread.
+	memoryBytes = 128 << 20
+	// priority among SCHED_FIFO threads, from 1 to 99; the kernel's own run at 50 and 99.
+	priority = 40
+)
+
+// Main is the emulator's process. Lines of JSON come in, first a Config, then requests; each gets one line of JSON back.
+// It returns the exit status: when it is told to quit or the input ends, or after an error, which has then been answered
+// or written to standard error.
+func Main(stdin io.Reader, stdout io.Writer) int {
+	runtime.LockOSThread()
+	requests, answers := json.NewDecoder(bufio.NewReader(stdin)), json.NewEncoder(stdout)
+	e, err := begin(requests)
+	if err != nil {
+		answers.Encode(answer{Error: err.Error()})
+		return 1
+	}
+	if err := answers.Encode(answer{Ready: true}); err != nil {
+		fmt.Fprintln(os.Stderr, "emulator: write answer:", err)
+		return 1
+	}
+	answered := make(chan struct{})
+	go func() {
+		e.runRequests(requests, answers)
+		close(answered)
+	}()
+	if err := e.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "emulator:", err)
+		return 1
+	}
+	<-answered
+	return 0
+}
+
+// begin reads the configuration, makes the devices and prepares the process and the thread.
+func begin(requests *json.Decoder) (*emulator, error) {
+	var c Config
+	if err := requests.Decode(&c); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	e, err := newEmulator(c)
+	if err != nil {
+		return nil, err
+	}
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryBytes)
+	// With a second processor the scheduler has no use for the one that belongs to the thread while it sleeps, and
+	// does not take it away at every packet.
+	runtime.GOMAXPROCS(2)
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("set timer slack: %w", err)
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return nil, fmt.Errorf("set scheduling policy SCHED_FIFO: %w", err)
+	}
+	return e, nil
+}
+
+// runRequests decodes, hands over and answers, at normal priority, until the input ends; that is a request to quit.
+func (e *emulator) runRequests(requests *json.Decoder, answers *json.Encoder) {
+	for {
+		var r request
+		err := requests.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			r.Quit = &struct{}{}
+		} else if err != nil {
+			answers.Encode(answer{Error: fmt.Sprintf("read request: %v", err)})
+			r.Quit = &struct{}{}
+		}
+		if a := e.handle(r); err == nil {
+			err = answers.Encode(a)
+		}
+		if err != nil || r.Quit != nil {
+			return
+		}
+	}
+}
