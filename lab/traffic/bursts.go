@@ -1,0 +1,161 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"plait.dev/plait/lab/result"
+)
+
+// ledger follows bursts through the byte stream: burst i, from 0, is the bytes from i*size to (i+1)*size. Times are since
+// Clock.Origin.
+type ledger struct {
+	size  int64
+	meter *meter // told when data is due
+
+	mu    sync.Mutex
+	got   int64
+	due   []time.Duration // when each burst was sent, or should have been
+	first []time.Duration // when its first byte was there
+	last  []time.Duration // when its last byte was there
+}
+
+// send records a burst about to be written.
+func (l *ledger) send(due time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due = append(l.due, due)
+	l.meter.expect(due)
+}
+
+// receive takes in n bytes that arrived at time at and says how many bursts are complete, and whether none is under way.
+func (l *ledger) receive(at time.Duration, n int) (complete int, idle bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.got += int64(n)
+	for int64(len(l.first))*l.size < l.got {
+		l.first = append(l.first, at)
+	}
+	for int64(len(l.last)+1)*l.size <= l.got {
+		l.last = append(l.last, at)
+	}
+	idle = len(l.last) == len(l.due)
+	if idle {
+		l.meter.rest()
+	}
+	return len(l.last), idle
+}
+
+// outcome is the statistics of the bursts after the first warmup, at the end of the application.
+func (l *ledger) outcome(warmup int, end time.Duration, out *Outcome) {
+	latency, spread := []float64{}, []float64{}
+	within, judged := 0, 0
+	for i := warmup; i < len(l.due); i++ {
+		switch {
+		case i < len(l.last):
+			latency = append(latency, ms(l.last[i]-l.due[i]))
+			spread = append(spread, ms(l.last[i]-l.first[i]))
+			judged++
+			if l.last[i]-l.due[i] <= time.Second {
+				within++
+			}
+		case end-l.due[i] > time.Second:
+			judged++
+		}
+	}
+	out.Metrics["count"] = float64(len(latency))
+	if judged > 0 {
+		out.Metrics["within_1s_percent"] = round(100*float64(within)/float64(judged), 3)
+	}
+	describe(out.Metrics, "", latency, "mean_ms", "sd_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
+	describe(out.Metrics, "first_last_", spread, "mean_ms", "sd_ms", "p95_ms")
+	out.Samples = []result.Samples{
+		{Name: "first_last_ms", Unit: "ms", Values: spread},
+		{Name: "latency_ms", Unit: "ms", Values: latency},
+	}
+}
+
+// runBursts writes the bursts: in an open loop one every gap, else not before the one before has arrived, which arrived
+// tells inside this process. A burst that could not start when it was due is still timed from then.
+func (r *run) runBursts(ctx context.Context, l *ledger, write func(bytes int64) error, arrived <-chan time.Duration) error {
+	alarm, err := newAlarm(ctx)
+	if err != nil {
+		return err
+	}
+	defer alarm.close()
+	due := r.since()
+	for i := 0; i < r.app.Count; i++ {
+		sent := due
+		if now := r.since(); now < due {
+			if err := alarm.until(r.at(due)); err != nil {
+				return err
+			}
+			sent = r.since()
+		}
+		l.send(sent)
+		if err := write(l.size); err != nil {
+			return err
+		}
+		due += milliseconds(r.app.GapMs)
+		if r.app.OpenLoop {
+			continue
+		}
+		select {
+		case at := <-arrived:
+			due = max(due, at)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// transfer connects and runs both sides until all bursts have arrived or ctx is done.
+func (l *ledger) transfer(ctx context.Context, r *run) (time.Duration, error) {
+	p, err := r.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer p.close()
+	arrived := make(chan time.Duration, 1)
+	write := func(ctx context.Context) error {
+		return r.runBursts(ctx, l, func(n int64) error { return send(p.sender, n) }, arrived)
+	}
+	read := func() error {
+		return r.receive(p.receiver, func(at time.Duration, n int) bool {
+			complete, idle := l.receive(at, n)
+			if idle && !r.app.OpenLoop {
+				arrived <- at
+			}
+			return complete == r.app.Count
+		})
+	}
+	return p.connectTook, p.both(ctx, write, read)
+}
+
+// bursts sends count bursts of bytes on one connection.
+func bursts(ctx context.Context, r *run) (*Outcome, error) {
+	if r.app.Bytes <= 0 || r.app.Count <= 0 {
+		return nil, errors.New("start bursts: bytes and count must be greater than 0")
+	}
+	l := &ledger{size: r.app.Bytes, meter: r.meter}
+	took, err := l.transfer(ctx, r)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	end, all := r.end(), len(l.last) == r.app.Count
+	if all {
+		end = l.last[len(l.last)-1]
+	}
+	out := r.meter.outcome(end)
+	if all {
+		out.Metrics["completion_s"] = round((end - r.start).Seconds(), 6)
+	}
+	if took > 0 {
+		out.Metrics["connect_ms"] = ms(took)
+	}
+	l.outcome(r.app.Warmup, end, out)
+	return out, nil
+}

@@ -1,0 +1,74 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+)
+
+func newLedger(size int64) *ledger { return &ledger{size: size, meter: newMeter(0, tick)} }
+
+func TestLedgerTimesBursts(t *testing.T) {
+	l := newLedger(1000)
+	l.send(at(0))
+	l.receive(at(50), 600)
+	if complete, idle := l.receive(at(70), 400); complete != 1 || !idle {
+		t.Errorf("%d complete, idle %v", complete, idle)
+	}
+	// Two under way at once; one read ends the first of them and begins the second.
+	l.send(at(2000))
+	l.send(at(2010))
+	l.receive(at(2050), 500)
+	if complete, idle := l.receive(at(2060), 900); complete != 2 || idle {
+		t.Errorf("%d complete, idle %v", complete, idle)
+	}
+	if complete, idle := l.receive(at(2110), 600); complete != 3 || !idle {
+		t.Errorf("%d complete, idle %v", complete, idle)
+	}
+	out := &Outcome{Metrics: map[string]float64{}}
+	l.outcome(0, at(2110), out)
+	if want := []float64{20, 10, 50}; !slices.Equal(out.Samples[0].Values, want) {
+		t.Errorf("%s %v, want %v", out.Samples[0].Name, out.Samples[0].Values, want)
+	}
+	if want := []float64{70, 60, 100}; !slices.Equal(out.Samples[1].Values, want) {
+		t.Errorf("%s %v, want %v", out.Samples[1].Name, out.Samples[1].Values, want)
+	}
+}
+
+func TestLedgerTellsTheMeterWhenDataIsDue(t *testing.T) {
+	l := newLedger(1000)
+	for _, start := range []int{0, 2000} {
+		l.send(at(start))
+		l.meter.add(at(start+50), 1000)
+		l.receive(at(start+50), 1000)
+	}
+	if got := l.meter.outcome(at(2050)).Metrics["longest_silence_ms"]; got != 50 {
+		t.Errorf("longest silence %g ms, want 50: nothing is due between bursts", got)
+	}
+}
+
+func TestLedgerStatistics(t *testing.T) {
+	l := newLedger(100)
+	for i, took := range []int{9000, 500, 1000, 1001} {
+		l.send(at(10_000 * i))
+		l.receive(at(10_000*i+took), 100)
+	}
+	l.send(at(40_000)) // on its way for more than a second at the end
+	l.send(at(49_500)) // too young to tell
+	out := &Outcome{Metrics: map[string]float64{}}
+	l.outcome(1, at(50_000), out)
+	for name, want := range map[string]float64{
+		"count": 3, "mean_ms": round(2501.0/3, 3), "max_ms": 1001, "p50_ms": 1000, "within_1s_percent": 50, "first_last_mean_ms": 0,
+	} {
+		if got := out.Metrics[name]; got != want {
+			t.Errorf("%s = %g, want %g", name, got, want)
+		}
+	}
+}
+
+func TestLedgerWithoutBursts(t *testing.T) {
+	out := &Outcome{Metrics: map[string]float64{}}
+	newLedger(100).outcome(0, at(1000), out)
+	if len(out.Metrics) != 1 || out.Metrics["count"] != 0 {
+		t.Errorf("metrics %v, want count 0 alone", out.Metrics)
+	}
+}

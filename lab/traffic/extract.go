@@ -1,0 +1,68 @@
+package traffic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// extract finds one number in a program's output: by a path into its JSON if the rule starts with a dot, as in
+// .end.streams[0].sender.retransmits, else by a regular expression whose first group is the number.
+func extract(output []byte, rule string) (float64, error) {
+	if strings.HasPrefix(rule, ".") {
+		return extractJSON(output, rule)
+	}
+	re, err := regexp.Compile(rule)
+	if err != nil {
+		return 0, err
+	}
+	if re.NumSubexp() < 1 {
+		return 0, fmt.Errorf("match %s: it has no group for the number", rule)
+	}
+	m := re.FindSubmatch(output)
+	if m == nil {
+		return 0, fmt.Errorf("match %s: not in the %d bytes of output", rule, len(output))
+	}
+	return strconv.ParseFloat(string(m[1]), 64)
+}
+
+// step is one step of a JSON path: a key, then any number of indexes.
+var step = regexp.MustCompile(`^\.([^.\[\]]+)((?:\[\d+\])*)`)
+
+func extractJSON(output []byte, path string) (float64, error) {
+	var at any
+	if err := json.Unmarshal(output, &at); err != nil {
+		return 0, fmt.Errorf("parse output as JSON: %w", err)
+	}
+	for rest := path; rest != ""; {
+		m := step.FindStringSubmatch(rest)
+		if m == nil {
+			return 0, fmt.Errorf("parse path %s: expected .key or .key[0] at %q", path, rest)
+		}
+		object, _ := at.(map[string]any)
+		value, ok := object[m[1]]
+		if !ok {
+			return 0, fmt.Errorf("follow path %s: no key %s", path, m[1])
+		}
+		for index := range strings.SplitSeq(strings.Trim(m[2], "[]"), "][") {
+			if index == "" {
+				continue
+			}
+			list, _ := value.([]any)
+			i, _ := strconv.Atoi(index)
+			if i >= len(list) {
+				return 0, fmt.Errorf("follow path %s: no element %d in %s", path, i, m[1])
+			}
+			value = list[i]
+		}
+		at, rest = value, rest[len(m[0]):]
+	}
+	number, ok := at.(float64)
+	if !ok {
+		return 0, errors.New("follow path " + path + ": not a number")
+	}
+	return number, nil
+}

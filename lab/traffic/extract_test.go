@@ -1,0 +1,44 @@
+package traffic
+
+import (
+	"strings"
+	"testing"
+)
+
+const report = `{"start":{"version":"3.18"},"end":{"streams":[{"sender":{"retransmits":3}},{"sender":{"retransmits":4}}],"sum_received":{"bits_per_second":2.5e7}}}`
+
+func TestExtract(t *testing.T) {
+	for rule, want := range map[string]float64{
+		".end.sum_received.bits_per_second":  2.5e7,
+		".end.streams[1].sender.retransmits": 4,
+		`"retransmits":(\d+)`:                3,
+		`bits_per_second":([\d.e+]+)`:        2.5e7,
+	} {
+		got, err := extract([]byte(report), rule)
+		if err != nil || got != want {
+			t.Errorf("%s: %g, %v; want %g", rule, got, err, want)
+		}
+	}
+}
+
+func TestExtractErrors(t *testing.T) {
+	for rule, want := range map[string]string{
+		".end.sum":               "no key sum",
+		".end.streams[2].sender": "no element 2 in streams",
+		".end.streams[0].sender": "not a number",
+		".end.streams.sender":    "no key sender",
+		".start.version":         "not a number",
+		".end[":                  "expected .key",
+		"retransmits":            "no group",
+		"x(y":                    "missing closing",
+		"lost (\\d+)":            "not in the",
+	} {
+		_, err := extract([]byte(report), rule)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", rule, err, want)
+		}
+	}
+	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), "parse output as JSON") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,42 @@
+package traffic
+
+import (
+	"math"
+	"testing"
+)
+
+func TestPercentileIsNearestRank(t *testing.T) {
+	sorted := []float64{15, 20, 35, 40, 50}
+	for p, want := range map[float64]float64{5: 15, 20: 15, 21: 20, 30: 20, 40: 20, 50: 35, 95: 50, 100: 50} {
+		if got := percentile(sorted, p); got != want {
+			t.Errorf("p%g = %g, want %g", p, got, want)
+		}
+	}
+}
+
+func TestDeviationIsTheSamples(t *testing.T) {
+	if got, want := deviation([]float64{2, 4, 4, 4, 5, 5, 7, 9}), math.Sqrt(32.0/7); math.Abs(got-want) > 1e-12 {
+		t.Errorf("deviation %g, want %g", got, want)
+	}
+	if got := deviation([]float64{3}); got != 0 {
+		t.Errorf("of one value: %g", got)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	values := []float64{4, 1, 3, 2}
+	got := map[string]float64{}
+	describe(got, "x_", values, "mean_ms", "min_ms", "p50_ms", "p99_ms", "max_ms")
+	for name, want := range map[string]float64{"x_mean_ms": 2.5, "x_min_ms": 1, "x_p50_ms": 2, "x_p99_ms": 4, "x_max_ms": 4} {
+		if got[name] != want {
+			t.Errorf("%s = %g, want %g", name, got[name], want)
+		}
+	}
+	if values[0] != 4 {
+		t.Error("the values were put into another order")
+	}
+	describe(got, "none_", nil, "mean_ms")
+	if _, ok := got["none_mean_ms"]; ok {
+		t.Error("a mean of nothing")
+	}
+}
