@@ -1,0 +1,57 @@
+package measure
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestFlowRecord(t *testing.T) {
+	const every = 100 * time.Millisecond
+	f := &flow{first: -1}
+	f.record(3, &diag{cwnd: 10, ssthresh: tcpInfiniteSsthresh, unacked: 4, rttUS: 20500, bytesAcked: 125000}, every)
+	f.record(6, &diag{cwnd: 20, ssthresh: 15, unacked: 9, sacked: 2, rttUS: 30000, bytesAcked: 500000}, 3*every) // 4 and 5 were left out
+	// 125000 bytes in 0.1 s are 10 Mbit/s, 375000 in 0.3 s again.
+	want := [len(quantities)][]float64{{10, 20, 20, 20}, {0, 15, 15, 15}, {4, 7, 7, 7}, {20.5, 30, 30, 30}, {10, 10, 10, 10}}
+	for q := range want {
+		if f.first != 3 || !slices.Equal(f.values[q], want[q]) {
+			t.Errorf("%s from %d: %v, want %v", quantities[q].name, f.first, f.values[q], want[q])
+		}
+	}
+}
+
+// Subflows are numbered by their addresses, connections by their appearance.
+func TestFlowNumbers(t *testing.T) {
+	for _, test := range []struct {
+		mptcp bool
+		first string
+	}{{true, "2001:db8::a -> 2001:db8::2"}, {false, "2001:db8::b -> 2001:db8::2"}} {
+		s := &sockets{cfg: Config{Every: time.Second, Apps: []App{{Name: "x", MPTCP: test.mptcp}}}, flows: map[uint64]*flow{}, most: []int{2}}
+		for i, local := range []string{"2001:db8::b", "2001:db8::a"} {
+			d := &diag{family: 10, cookie: uint64(i), local: netip.MustParseAddr(local).As16(), remote: netip.MustParseAddr("2001:db8::2").As16()}
+			s.flow(0, d).record(i, d, time.Second)
+		}
+		out := &Outcome{Metrics: map[string]map[string]float64{}}
+		if err := s.finish(0, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := find(t, out, "x/1.cwnd_packets").Label; got != test.first {
+			t.Errorf("MPTCP %v: the first is %q, want %q", test.mptcp, got, test.first)
+		}
+		if _, counted := out.Metrics["x"]["subflows"]; counted != test.mptcp {
+			t.Errorf("MPTCP %v: subflows counted: %v", test.mptcp, counted)
+		}
+	}
+}
+
+func TestCountSubflow(t *testing.T) {
+	s := &sockets{count: map[connection]int{}}
+	for _, d := range []diag{{subflow: true, state: tcpEstablished, token: 1}, {subflow: true, state: tcpEstablished, token: 1},
+		{subflow: true, state: 2, token: 1}, {state: tcpEstablished, token: 1}, {subflow: true, state: tcpEstablished, token: 2}} {
+		s.countSubflow(0, &d)
+	}
+	if s.count[connection{0, 1}] != 2 || s.count[connection{0, 2}] != 1 {
+		t.Errorf("counted %v", s.count)
+	}
+}
