@@ -1,0 +1,254 @@
+package report
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"plait.dev/plait/lab/result"
+)
+
+// metricRef names one metric.
+type metricRef struct{ owner, name string }
+
+// title is the metric as the head of a column; the owner is left out if every column has the same.
+func (m metricRef) title(withOwner bool) string {
+	words, unit := spell(m.name)
+	if withOwner {
+		words = m.owner + " " + words
+	}
+	return joined(words, unit)
+}
+
+// telling are metrics worth a look where nobody says what matters, in this order.
+var telling = []string{"goodput_mbps", "p50_ms", "p95_ms", "mean_ms", "completion_s", "longest_silence_ms", "jain_mean"}
+
+var wordsOf = regexp.MustCompile(`[A-Za-z_][\w/-]*(\.[A-Za-z_][\w/-]*)+`)
+
+// mainMetrics chooses what the summary shows, at most four: metrics the experiment's plots draw, then those its bounds are
+// about, else telling ones.
+func mainMetrics(s source) []metricRef {
+	const most = 4
+	all := names(s, metricNames)
+	var chosen []metricRef
+	add := func(name string) {
+		owner, metric := split(name)
+		if m := (metricRef{owner, metric}); len(chosen) < most && !slices.Contains(chosen, m) {
+			chosen = append(chosen, m)
+		}
+	}
+	for _, plot := range s.file.Experiment.Plots {
+		if plot.Kind != "series" && plot.Kind != "cdf" {
+			for _, name := range fitting(plot, all) {
+				add(name)
+			}
+		}
+	}
+	for _, b := range s.file.Bounds {
+		for _, path := range wordsOf.FindAllString(b.Expression, -1) {
+			for _, name := range all {
+				if s.concerns(path, name) {
+					add(name)
+				}
+			}
+		}
+	}
+	if len(chosen) > 0 {
+		return chosen
+	}
+	for _, metric := range telling {
+		for _, name := range all {
+			if owner, m := split(name); m == metric && !strings.Contains(owner, "/") && len(chosen) < 3 {
+				add(name)
+			}
+		}
+	}
+	return chosen
+}
+
+// concerns reports whether a path of a bound, variant.metric or variant.owner.metric, is about a metric of some variant.
+func (s source) concerns(path, name string) bool {
+	owner, metric := split(name)
+	return slices.ContainsFunc(s.table.Variants, func(v string) bool { return isMetric(path, v, owner, metric) })
+}
+
+// lead is the table at the top of an experiment: points of the matrix by variants by metrics.
+type lead struct {
+	Params  []string
+	Metrics []string
+	// Variants, side by side for every metric; below each other if that would be too wide (Long).
+	Variants []leadVariant
+	Long     bool
+	Rows     []leadRow
+}
+
+// Dense is set for tables with so many columns that they need to stand close.
+func (l lead) Dense() bool { return !l.Long && len(l.Metrics)*len(l.Variants) > 8 }
+
+type leadVariant struct {
+	Name string
+	Hue  string
+}
+
+type leadRow struct {
+	Params []string
+	// Cells by metric and variant.
+	Cells [][]leadCell
+}
+
+type leadCell struct {
+	Value, SD string
+	// Best is set where one variant is better than all others.
+	Best bool
+	// Invalid says why there is no number.
+	Invalid string
+}
+
+// maxLeadColumns is how many columns of numbers stand side by side.
+const maxLeadColumns = 16
+
+func newLead(s source) lead {
+	l, metrics := leadHeads(s)
+	for point := range s.table.Points {
+		r := leadRow{}
+		for _, p := range s.table.Params {
+			r.Params = append(r.Params, result.Text(s.table.Points[point].Params[p]))
+		}
+		for _, m := range metrics {
+			r.Cells = append(r.Cells, leadCells(s, m, func(variant string) (result.Stat, string) {
+				stat, _ := s.table.Metric(point, variant, m.owner, m.name)
+				invalid := ""
+				for _, cell := range s.table.Cells(point, variant) {
+					invalid = cell.Invalid
+				}
+				return stat, invalid
+			}))
+		}
+		l.Rows = append(l.Rows, r)
+	}
+	return l
+}
+
+// newLeadMean has one row: each variant's mean over the points of the matrix.
+func newLeadMean(s source) lead {
+	l, metrics := leadHeads(s)
+	l.Params = nil
+	r := leadRow{}
+	for _, m := range metrics {
+		r.Cells = append(r.Cells, leadCells(s, m, func(variant string) (result.Stat, string) {
+			mean := result.Summarise(s.means(variant, m))
+			mean.SD = 0 // that over the points says nothing about the seeds
+			return mean, ""
+		}))
+	}
+	l.Rows = []leadRow{r}
+	return l
+}
+
+// means returns the mean of a metric at every point that has it.
+func (s source) means(variant string, m metricRef) (values []float64) {
+	for point := range s.table.Points {
+		if stat, ok := s.table.Metric(point, variant, m.owner, m.name); ok {
+			values = append(values, stat.Mean)
+		}
+	}
+	return values
+}
+
+func leadHeads(s source) (lead, []metricRef) {
+	metrics := mainMetrics(s)
+	owners := map[string]bool{}
+	for _, m := range metrics {
+		owners[m.owner] = true
+	}
+	l := lead{Long: len(metrics)*len(s.table.Variants) > maxLeadColumns}
+	for _, p := range s.table.Params {
+		words, unit := spell(p)
+		l.Params = append(l.Params, joined(words, unit))
+	}
+	for _, m := range metrics {
+		l.Metrics = append(l.Metrics, m.title(len(owners) > 1))
+	}
+	for _, v := range s.table.Variants {
+		l.Variants = append(l.Variants, leadVariant{v, hue(s.variants.get(v))})
+	}
+	return l, metrics
+}
+
+// leadCells returns one metric for every variant, the best one marked. stat gives its statistics, or, if there are none,
+// why the runs are invalid.
+func leadCells(s source, m metricRef, stat func(variant string) (result.Stat, string)) []leadCell {
+	cells := make([]leadCell, len(s.table.Variants))
+	best, bestMean, ties := -1, 0.0, 0
+	for i, variant := range s.table.Variants {
+		measured, invalid := stat(variant)
+		if measured.N == 0 {
+			cells[i].Invalid = invalid
+			continue
+		}
+		cells[i].Value = value(measured.Mean)
+		if measured.N > 1 && measured.SD > 0 {
+			cells[i].SD = "±" + value(roundTo(measured.SD, 2))
+		}
+		switch gain := float64(better(m.name)) * (measured.Mean - bestMean); {
+		case best < 0:
+			best, bestMean = i, measured.Mean
+		case cells[i].Value == cells[best].Value:
+			ties++
+		case gain > 0:
+			best, bestMean, ties = i, measured.Mean, 0
+		}
+	}
+	if best >= 0 && ties == 0 && len(s.table.Variants) > 1 && better(m.name) != 0 {
+		cells[best].Best = true
+	}
+	return cells
+}
+
+// headline says in a sentence how the variants differ in the first main metric, on average over the matrix.
+func headline(s source) string {
+	metrics := mainMetrics(s)
+	if len(metrics) == 0 {
+		return ""
+	}
+	m := metrics[0]
+	words, unit := spell(m.name)
+	type mean struct {
+		variant string
+		value   float64
+	}
+	var means []mean
+	for _, variant := range s.table.Variants {
+		values := s.means(variant, m)
+		if len(values) > 0 {
+			means = append(means, mean{variant, result.Summarise(values).Mean})
+		}
+	}
+	over := ""
+	if len(s.table.Points) > 1 {
+		over = ", mean over " + plural(len(s.table.Points), "point")
+	}
+	if len(means) > 3 {
+		low, high := means[0], means[0]
+		for _, x := range means {
+			if x.value < low.value {
+				low = x
+			}
+			if x.value > high.value {
+				high = x
+			}
+		}
+		if better(m.name) < 0 {
+			low, high = high, low
+		}
+		means = []mean{{"best " + high.variant, high.value}, {"worst " + low.variant, low.value}}
+	}
+	var parts []string
+	for _, x := range means {
+		if len(s.table.Variants) == 1 {
+			x.variant = ""
+		}
+		parts = append(parts, strings.TrimSpace(x.variant+" "+value(x.value)+"\u00a0"+unit))
+	}
+	return capital(m.owner+" "+words) + ": " + strings.Join(parts, ", ") + over
+}

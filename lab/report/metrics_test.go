@@ -1,0 +1,47 @@
+package report
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestMainMetrics(t *testing.T) {
+	for name, test := range map[string]struct {
+		of   source
+		want []metricRef
+	}{
+		"those of the plots, then of the bounds": {newSource(exits(), &colours{}), []metricRef{{"bulk", "goodput_mbps"}, {"bulk", "longest_silence_ms"}}},
+		"those of the bounds":                    {newSource(plain(), &colours{}), []metricRef{{"ping", "p50_ms"}}},
+	} {
+		if got := mainMetrics(test.of); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	f := exits()
+	f.Experiment.Plots, f.Bounds = nil, nil
+	if got, want := mainMetrics(newSource(f, &colours{})), []metricRef{{"bulk", "goodput_mbps"}, {"bulk", "longest_silence_ms"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("nothing says what matters: %v, want %v", got, want)
+	}
+}
+
+func TestLeadMarksTheBest(t *testing.T) {
+	s := small() // a has 1.75 and 2.75 ms, b 4.75 and 5.75 ms
+	l := newLead(s)
+	if want := []leadCell{{Value: "1.75", SD: "±0.35", Best: true}, {Value: "4.75", SD: "±0.35"}}; !reflect.DeepEqual(l.Rows[0].Cells[0], want) {
+		t.Errorf("cells = %v, want %v: less is better", l.Rows[0].Cells[0], want)
+	}
+	for i := range s.file.Cells {
+		s.file.Cells[i].Metrics["app"]["p50_ms"] = 3
+	}
+	for _, cell := range newLead(s).Rows[0].Cells[0] {
+		if cell.Best {
+			t.Error("one of two equals is marked as the best")
+		}
+	}
+}
+
+func TestHeadline(t *testing.T) {
+	if got, want := headline(small()), "App p50: a 2.25\u00a0ms, b 5.25\u00a0ms, mean over 2 points"; got != want {
+		t.Errorf("headline = %q, want %q", got, want)
+	}
+}

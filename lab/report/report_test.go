@@ -1,0 +1,128 @@
+package report
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/lab/result"
+)
+
+func writeSample(t *testing.T) (dir string, page []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	path := filepath.Join(dir, "report.html")
+	if err := Write(path, []*result.File{exits(), bursts(), plain(), plain()}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, page
+}
+
+func TestReportFetchesNothingAndItsLinksExist(t *testing.T) {
+	dir, page := writeSample(t)
+	if at := regexp.MustCompile(`(?i)https?://|url\(|@import|<link|<img|<iframe| src=`).Find(page); at != nil {
+		t.Errorf("the page refers to something outside: %q", at)
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllSubmatch(page, -1) {
+		if ids[string(m[1])] {
+			t.Errorf("id %s is used twice", m[1])
+		}
+		ids[string(m[1])] = true
+	}
+	links := regexp.MustCompile(` href="([^"]*)"`).FindAllSubmatch(page, -1)
+	if len(links) < 20 {
+		t.Errorf("%d links on the page", len(links))
+	}
+	for _, m := range links {
+		if to, ok := strings.CutPrefix(string(m[1]), "#"); ok {
+			if !ids[to] {
+				t.Errorf("link to %s, which is not on the page", m[1])
+			}
+		} else if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(string(m[1])))); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, svg := range regexp.MustCompile(`(?s)<svg class="plot.*?</svg>`).FindAll(page, -1) {
+		wellFormed(t, svg)
+	}
+}
+
+func TestReportSaysWhatItMust(t *testing.T) {
+	_, page := writeSample(t)
+	for _, want := range []string{
+		"<h2>Do two exits carry a download faster than the BGP best path?</h2>",
+		"7 of 8 bounds hold", "0 of 2 bounds hold, 1 of 3 runs invalid", "congestion control vegas is not registered",
+		"mptcp.bulk.goodput_mbps &gt;= 0.6 * (a_mbps &#43; b_mbps)", "headers take 8 %", "SRv6-EPE suite, scenario 2",
+		"plait lab run two-exits --seeds 3", "6.12.107", "2026-01-01T00:00:00Z", "9f86d081884c", "v0.1.0", "7.2.22",
+		"Subflow 1: 2001:db8:1::10 -&gt; 2001:db8:c::2", "queues-2",
+	} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestReportIsTheSameEveryTime(t *testing.T) {
+	a, _ := writeSample(t)
+	b, _ := writeSample(t)
+	err := filepath.WalkDir(a, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(a, path)
+		if err != nil {
+			return err
+		}
+		first, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		second, err := os.ReadFile(filepath.Join(b, name))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(first, second) {
+			t.Errorf("%s differs between two reports of the same files", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVariantsKeepTheirColour(t *testing.T) {
+	all := views([]*result.File{plain(), exits(), bursts()}, "x")
+	hues := map[string]string{}
+	for _, e := range all {
+		for _, v := range e.Lead.Variants {
+			if before, ok := hues[v.Name]; ok && before != v.Hue {
+				t.Errorf("%s has colour %s and %s", v.Name, before, v.Hue)
+			}
+			hues[v.Name] = v.Hue
+		}
+	}
+	if hues["cubic"] == hues["bbr"] || hues["tcp"] == hues["mptcp"] {
+		t.Errorf("variants side by side have the same colour: %v", hues)
+	}
+}
+
+func TestReportErrorNamesTheFile(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "a-file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Write(filepath.Join(blocked, "report.html"), []*result.File{plain()}, Options{})
+	if err == nil || !strings.Contains(err.Error(), blocked) {
+		t.Errorf("write into what is no directory: %v", err)
+	}
+}

@@ -1,0 +1,134 @@
+package report
+
+import (
+	"fmt"
+
+	"plait.dev/plait/lab/result"
+)
+
+// verdict counts the bounds of an experiment.
+type verdict struct {
+	Hold, Total, InvalidCells, Cells int
+}
+
+func newVerdict(f *result.File) verdict {
+	v := verdict{Total: len(f.Bounds), Cells: len(f.Cells)}
+	for _, b := range f.Bounds {
+		if b.OK {
+			v.Hold++
+		}
+	}
+	for _, c := range f.Cells {
+		if c.Invalid != "" {
+			v.InvalidCells++
+		}
+	}
+	return v
+}
+
+// OK is true if every bound holds and every run is valid.
+func (v verdict) OK() bool { return v.Hold == v.Total && v.InvalidCells == 0 }
+
+// Class is good, bad, or none where nothing was demanded.
+func (v verdict) Class() string {
+	switch {
+	case !v.OK():
+		return "bad"
+	case v.Total == 0:
+		return "none"
+	}
+	return "good"
+}
+
+func (v verdict) String() string {
+	text := "no bounds"
+	switch {
+	case v.Total == 1 && v.Hold == 1:
+		text = "the bound holds"
+	case v.Total == 1:
+		text = "the bound fails"
+	case v.Total > 1 && v.Hold == v.Total:
+		text = fmt.Sprintf("all %d bounds hold", v.Total)
+	case v.Total > 1:
+		text = fmt.Sprintf("%d of %d bounds hold", v.Hold, v.Total)
+	}
+	if v.InvalidCells > 0 {
+		text += fmt.Sprintf(", %d of %s invalid", v.InvalidCells, plural(v.Cells, "run"))
+	}
+	return text
+}
+
+// boundGroup is one bound of the experiment file with its verdict at every point.
+type boundGroup struct {
+	Expression, Because string
+	Hold                int
+	Rows                []boundRow
+}
+
+type boundRow struct {
+	Point, Left, Op, Right, Invalid string
+	OK                              bool
+}
+
+// Class tells at a glance whether all of it holds.
+func (g boundGroup) Class() string {
+	if g.Hold == len(g.Rows) {
+		return "good"
+	}
+	return "bad"
+}
+
+// Open shows the points at once: few of them, or some that fail.
+func (g boundGroup) Open() bool { return len(g.Rows) <= 8 || g.Hold < len(g.Rows) }
+
+func (g boundGroup) Count() string { return fmt.Sprintf("%d/%d", g.Hold, len(g.Rows)) }
+
+// boundGroups gathers the bounds by expression, in order.
+func boundGroups(s source) []*boundGroup {
+	var groups []*boundGroup
+	of := map[string]*boundGroup{}
+	for _, b := range s.file.Bounds {
+		g := of[b.Expression]
+		if g == nil {
+			g = &boundGroup{Expression: b.Expression, Because: b.Because}
+			of[b.Expression] = g
+			groups = append(groups, g)
+		}
+		where := ""
+		if point, ok := s.table.Find(b.Params); ok {
+			where = pointLabel(s.table, point)
+		} else if len(s.table.Points) > 1 {
+			where = "over all points"
+		}
+		g.Rows = append(g.Rows, boundRow{where, fmt.Sprintf("%.5g", b.Left), sign(b.Operator), fmt.Sprintf("%.5g", b.Right), b.Invalid, b.OK})
+		g.Hold += btoi(b.OK)
+	}
+	return groups
+}
+
+// paperRow compares a published number with ours.
+type paperRow struct {
+	Metric, Point, Published, Ours, Ratio, Source string
+}
+
+func paperRows(s source) []paperRow {
+	var rows []paperRow
+	for _, p := range s.file.Paper {
+		r := paperRow{Metric: p.Metric, Published: value(p.Published), Ours: value(p.Ours), Ratio: "–", Source: p.Source}
+		if point, ok := s.table.Find(p.Params); ok {
+			r.Point = pointLabel(s.table, point)
+		}
+		if p.Published != 0 {
+			r.Ratio = fmt.Sprintf("%.2f", p.Ours/p.Published)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
