@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+// readJob reads what the host asks for.
+func readJob(p *ports) (*Job, error) {
+	data, err := p.readFile(JobFile)
+	if err != nil {
+		return nil, err
+	}
+	var j Job
+	if err := json.Unmarshal(data, &j); err != nil {
+		return nil, fmt.Errorf("read job: %w", err)
+	}
+	return &j, nil
+}
+
+// work carries out jobs until one is not only a preparation. n is the topology a job before has prepared.
+func work(p *ports, h host) error {
+	var n *network
+	for {
+		p.pause()
+		job, err := readJob(p)
+		if err != nil {
+			return err
+		}
+		if n == nil {
+			if n, err = build(job.Spec, h); err != nil {
+				return err
+			}
+		}
+		if job.Prepare {
+			continue
+		}
+		c, err := newCell(n, job.Spec, job.Seed, h)
+		if err != nil {
+			return err
+		}
+		if job.Shell != nil {
+			return job.Shell.run(c)
+		}
+		out, files, err := c.run()
+		if err != nil {
+			return err
+		}
+		h.sendCell(out, files)
+		return nil
+	}
+}
+
+// Main is the guest's init: boot, be saved, work, power off.
+func Main() {
+	defer powerOff()
+	if err := boot(); err != nil {
+		fmt.Fprintln(os.Stderr, "boot:", err)
+		return
+	}
+	p, err := openPorts()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "open the line to the host:", err)
+		return
+	}
+	h := host{p}
+	h.send(Message{Boot: release()})
+	if err := work(p, h); err != nil {
+		h.send(Message{Invalid: err.Error()})
+	}
+}

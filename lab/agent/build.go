@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"maps"
+
+	"plait.dev/plait/lab/emu"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/netns"
+	"plait.dev/plait/lab/topo"
+)
+
+// readyTimeout is the virtual time a topology may take to become ready. Three BGP hops with timers of a second need
+// about ten; what takes longer is broken.
+const readyTimeout = 120 * time.Second
+
+// network is a topology that has been built.
+type network struct {
+	topology *topo.Topology
+	plan     *topo.Plan
+	emulator *emu.Process // nil if no link needs it
+
+	// The emulator's last answer, when it came, and why there is none any more. Used by the sampling goroutine alone.
+	stats   map[string]emu.Stats
+	statsAt time.Time
+	broken  error
+}
+
+// build makes the topology and waits until it is ready.
+func build(spec *experiment.Spec, h host) (*network, error) {
+	t, err := topo.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	n := &network{topology: t, plan: t.Plan()}
+	var add []string
+	for _, name := range n.plan.Namespaces {
+		add = append(add, "netns add "+name)
+	}
+	if err := runSteps([]topo.Step{{Tool: "ip", Lines: add}}); err != nil {
+		return nil, err
+	}
+	if err := runSteps(n.plan.Steps); err != nil {
+		return nil, err
+	}
+	if len(n.plan.Emulated) > 0 {
+		if n.emulator, err = emu.Start(n.emulated(spec)); err != nil {
+			return nil, err
+		}
+	}
+	if err := runSteps(n.plan.After); err != nil {
+		return nil, err
+	}
+	if err := n.startDaemons(h); err != nil {
+		return nil, err
+	}
+	return n, n.awaitReady(h)
+}
+
+// emulated is the emulator's configuration, with links that do nothing: the cell's parameters come after the machine
+// has been saved.
+func (n *network) emulated(spec *experiment.Spec) emu.Config {
+	var c emu.Config
+	for _, name := range n.plan.Emulated {
+		l := spec.Links[name]
+		end := func(node string) emu.End {
+			return emu.End{NS: node, Interface: name, MAC: n.topology.MAC(node, name)}
+		}
+		c.Links = append(c.Links, emu.Link{Name: name, A: end(l.Ends[0]), B: end(l.Ends[1]), MTU: l.MTU})
+	}
+	return c
+}
+
+// configure gives every link the parameters of the cell.
+func (n *network) configure(spec *experiment.Spec, seed int) error {
+	for _, name := range sortedKeys(spec.Links) {
+		if err := n.setLink(name, spec.Links[name], uint64(seed)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLink gives a link its parameters, both directions complete.
+func (n *network) setLink(name string, l *experiment.Link, seed uint64) error {
+	if slices.Contains(n.plan.Emulated, name) {
+		return n.emulator.Change(name, *l.Forward, *l.Backward, seed)
+	}
+	return runSteps(n.topology.LinkSteps(name, l, seed))
+}
+
+func (n *network) startDaemons(h host) error {
+	for _, f := range n.plan.Files {
+		if err := writeFile(f); err != nil {
+			return fmt.Errorf("write %s: %w", f.Path, err)
+		}
+	}
+	for _, d := range n.plan.Daemons {
+		h.send(Message{Doing: "starting " + filepath.Base(d.Argv[0]) + " on " + d.NS})
+		if err := startDaemon(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startDaemon runs a program until its first process exits. Its output goes to a file, for the daemon keeps it open.
+func startDaemon(d topo.Daemon) error {
+	log, err := os.CreateTemp("", "daemon-")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(d.Argv[0], d.Argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err = netns.Start(d.NS, cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		out, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("start %q in %s: %w: %s", strings.Join(d.Argv, " "), d.NS, err, tail(out))
+	}
+	return nil
+}
+
+// writeFile makes a configuration file and its directory, both of the owner.
+func writeFile(f topo.File) error {
+	dir := filepath.Dir(f.Path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.Path, []byte(f.Content), os.FileMode(f.Mode)); err != nil || f.Owner == "" {
+		return err
+	}
+	owner, err := user.Lookup(f.Owner)
+	if err != nil {
+		return err
+	}
+	uid, _ := strconv.Atoi(owner.Uid)
+	gid, _ := strconv.Atoi(owner.Gid)
+	return errors.Join(os.Chown(dir, uid, gid), os.Chown(f.Path, uid, gid))
+}
+
+// awaitReady polls the plan's checks until all hold.
+func (n *network) awaitReady(h host) error {
+	deadline := time.Now().Add(readyTimeout)
+	for _, c := range n.plan.Ready {
+		want, err := regexp.Compile(c.Want)
+		if err != nil {
+			return fmt.Errorf("check %s: %w", c.What, err)
+		}
+		h.send(Message{Doing: "waiting: " + c.What})
+		for {
+			out, err := output(c.NS, c.Command)
+			if err == nil && want.Match(out) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("not ready after %v: %s; %s printed %q", readyTimeout, c.What, c.Command, tail(out))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// runSteps carries out commands in order.
+func runSteps(steps []topo.Step) error {
+	for _, s := range steps {
+		var err error
+		switch s.Tool {
+		case "ip", "tc":
+			err = runIn(s.NS, []byte(strings.Join(s.Lines, "\n")+"\n"), s.Tool, "-batch", "-")
+		case "sh":
+			for _, line := range s.Lines {
+				if err = runIn(s.NS, nil, "sh", "-c", line); err != nil {
+					break
+				}
+			}
+		case "sysctl":
+			err = netns.Do(s.NS, func() error { return setSysctls(s.Lines) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setSysctls writes key=value lines. A network sysctl belongs to the namespace of the thread that opens it.
+func setSysctls(lines []string) error {
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, "=")
+		path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("set sysctl %s: %w", line, err)
+		}
+	}
+	return nil
+}
+
+// runIn runs a program in the namespace. Its error says what it was asked and what it printed.
+func runIn(ns string, input []byte, argv ...string) error {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin = bytes.NewReader(input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := netns.Start(ns, cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("run %q in %s: %w: %s\n%s", strings.Join(argv, " "), ns, err, tail(out.Bytes()), input)
+	}
+	return nil
+}
+
+// output of a shell command in the namespace.
+func output(ns, command string) ([]byte, error) {
+	cmd := exec.Command("sh", "-c", command)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := netns.Start(ns, cmd); err != nil {
+		return nil, err
+	}
+	err := cmd.Wait()
+	return out.Bytes(), err
+}
+
+// tail is the end of a program's output, enough to see what is wrong.
+func tail(out []byte) string {
+	out = bytes.TrimSpace(out)
+	return string(out[max(0, len(out)-800):])
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"plait.dev/plait/lab/emu"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/measure"
+	"plait.dev/plait/lab/result"
+)
+
+// happen carries out one event of the timeline.
+func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed uint64) error {
+	if e.Run != "" {
+		return runIn(e.Node, nil, "sh", "-c", e.Run)
+	}
+	emulated := slices.Contains(n.plan.Emulated, e.Link)
+	if e.Set != nil || e.Forward != nil || e.Backward != nil {
+		l := spec.Links[e.Link]
+		l.Forward, l.Backward = l.Forward.With(e.Set).With(e.Forward), l.Backward.With(e.Set).With(e.Backward)
+		if err := n.setLink(e.Link, l, seed); err != nil {
+			return err
+		}
+	}
+	switch {
+	case emulated && e.Blackhole != "":
+		return n.emulator.Blackhole(e.Link, e.Blackhole)
+	case emulated && e.Carrier != "":
+		return n.emulator.Carrier(e.Link, e.Carrier == "up")
+	}
+	steps, err := n.topology.EventSteps(e)
+	if err != nil {
+		return err
+	}
+	return runSteps(steps)
+}
+
+// describe says in a few words what an event is, for the plots.
+func describe(e experiment.Event) string {
+	switch {
+	case e.Blackhole == "none":
+		return e.Link + ": blackhole ends"
+	case e.Blackhole != "":
+		return e.Link + ": blackhole " + e.Blackhole
+	case e.Carrier != "":
+		return e.Link + ": carrier " + e.Carrier
+	case e.Announce != "":
+		return e.Router + " announces " + e.Announce
+	case e.Withdraw != "":
+		return e.Router + " withdraws " + e.Withdraw
+	case e.Address != "":
+		return e.Node + ": address " + e.Address
+	case e.Run != "":
+		return e.Node + ": " + e.Run
+	}
+	var parts []string
+	for _, d := range []*experiment.Direction{e.Set, e.Forward, e.Backward} {
+		if s := d.String(); s != "" && !slices.Contains(parts, s) {
+			parts = append(parts, s)
+		}
+	}
+	return e.Link + ": " + strings.Join(parts, ", ")
+}
+
+// counters says where each link's traffic is counted.
+func (n *network) counters(spec *experiment.Spec) []measure.Link {
+	var links []measure.Link
+	for _, name := range sortedKeys(spec.Links) {
+		l := measure.Link{Name: name}
+		if slices.Contains(n.plan.Emulated, name) {
+			l.Forward.Emulated, l.Backward.Emulated = n.emulatedTotals(name, true), n.emulatedTotals(name, false)
+		} else if len(spec.Links[name].Ends) == 2 {
+			for _, forward := range []bool{true, false} {
+				c := measure.Counter{}
+				c.NS, c.Dev, c.QueueDev = n.topology.Counters(name, forward)
+				if forward {
+					l.Forward = c
+				} else {
+					l.Backward = c
+				}
+			}
+		} else {
+			continue // a LAN has no two directions
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// emulatedTotals asks the emulator, once for all links and directions of a sample.
+func (n *network) emulatedTotals(name string, forward bool) func() measure.Totals {
+	return func() measure.Totals {
+		if now := time.Now(); n.stats == nil || now.Sub(n.statsAt) > time.Millisecond {
+			stats, err := n.emulator.Stats()
+			if err != nil {
+				n.broken = err
+				stats = map[string]emu.Stats{}
+			}
+			n.stats, n.statsAt = stats, now
+		}
+		d := n.stats[name].Forward
+		if !forward {
+			d = n.stats[name].Backward
+		}
+		return measure.Totals{Bytes: d.Bytes, Packets: d.Packets, Drops: d.Drops, QueuePackets: d.QueuePackets}
+	}
+}
+
+// fairness computes Jain's index over the goodput of the named applications.
+func (c *cell) fairness(names []string) {
+	var series []result.Series
+	for _, s := range c.out.Series {
+		if name, ok := strings.CutSuffix(s.Name, ".goodput_mbps"); ok && slices.Contains(names, name) {
+			series = append(series, s)
+		}
+	}
+	over, mean, least := measure.Jain(series...)
+	if len(series) < len(names) || math.IsNaN(mean) {
+		c.fail(fmt.Errorf("jain of %v: no second in which all of them have goodput", names))
+		return
+	}
+	over.Name = "jain"
+	c.add("fairness", map[string]float64{"jain_mean": mean, "jain_min": least}, []result.Series{over}, nil)
+}

@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/measure"
+	"plait.dev/plait/lab/result"
+	"plait.dev/plait/lab/traffic"
+)
+
+const (
+	// firstPort of the applications; each has one of its own, so that a socket tells which application it belongs to.
+	firstPort = 5001
+	// lead is how long after the measurement starts the timeline begins, so that setting up collectors does not
+	// delay the first application.
+	lead = 100 * time.Millisecond
+	// joinTime is how long an MPTCP connection has to open its subflows.
+	joinTime = time.Second
+)
+
+// cell is one run: the topology is there, applications and timeline are not.
+type cell struct {
+	spec     *experiment.Spec
+	seed     int
+	network  *network
+	host     host
+	origin   time.Time
+	ends     map[string]traffic.Ends
+	timeline []experiment.Event // in order, with the times drawn
+	record   *measure.Recorder
+
+	mu      sync.Mutex // guards what applications and events report
+	out     result.Cell
+	invalid []error
+}
+
+// newCell finds out where the applications' ends are.
+func newCell(n *network, spec *experiment.Spec, seed int, h host) (*cell, error) {
+	c := &cell{spec: spec, seed: seed, network: n, host: h, ends: map[string]traffic.Ends{}, timeline: timeline(spec.Timeline, seed)}
+	c.out.Metrics = map[string]map[string]float64{}
+	for i, name := range sortedKeys(spec.Apps) {
+		a := spec.Apps[name]
+		e := traffic.Ends{FromNS: a.From, ToNS: a.To, Port: uint16(firstPort + i)}
+		var ok bool
+		if e.From, ok = n.topology.Address(a.From, a.FromLink, a.Family); !ok {
+			return nil, fmt.Errorf("application %s: %s has no IPv%d address on %q", name, a.From, a.Family, a.FromLink)
+		}
+		if a.ToLink != "" || a.Type == "ping" {
+			if e.To, ok = n.topology.Address(a.To, a.ToLink, a.Family); !ok {
+				return nil, fmt.Errorf("application %s: %s has no IPv%d address on %q", name, a.To, a.Family, a.ToLink)
+			}
+		}
+		c.ends[name] = e
+	}
+	return c, nil
+}
+
+// timeline is the events in the order of the times at which they happen.
+func timeline(events []experiment.Event, seed int) []experiment.Event {
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].AtS += events[i].JitterMs / 1000 * rand.New(rand.NewPCG(uint64(seed), uint64(i))).Float64()
+	}
+	slices.SortStableFunc(events, func(a, b experiment.Event) int { return cmp.Compare(a.AtS, b.AtS) })
+	return events
+}
+
+// fail notes a reason why the cell's numbers mean nothing.
+func (c *cell) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.invalid = append(c.invalid, err)
+}
+
+// add stores what was measured under the name of the application.
+func (c *cell) add(name string, metrics map[string]float64, series []result.Series, samples []result.Samples) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.Metrics[name] == nil {
+		c.out.Metrics[name] = map[string]float64{}
+	}
+	for k, v := range metrics {
+		c.out.Metrics[name][k] = v
+	}
+	for _, s := range series {
+		s.Name = name + "." + s.Name
+		c.out.Series = append(c.out.Series, s)
+	}
+	for _, s := range samples {
+		s.Name = name + "." + s.Name
+		c.out.Samples = append(c.out.Samples, s)
+	}
+}
+
+// runApp runs one application at its time.
+func (c *cell) runApp(ctx context.Context, name string) {
+	a := c.spec.Apps[name]
+	if !c.sleepUntil(ctx, a.StartS) {
+		return
+	}
+	if a.MinSubflows > 0 {
+		check := time.AfterFunc(joinTime+time.Duration(a.JitterMs*float64(time.Millisecond)), func() {
+			if got, err := c.record.Subflows(name); err != nil || got < a.MinSubflows {
+				c.fail(errors.Join(err, fmt.Errorf("application %s: %d of %d MPTCP subflows after %v", name, got, a.MinSubflows, joinTime)))
+			}
+		})
+		defer check.Stop()
+	}
+	out, err := traffic.Run(ctx, a, c.ends[name], traffic.Clock{Origin: c.origin, Every: c.every(), Seed: uint64(c.seed)})
+	if err != nil {
+		c.fail(fmt.Errorf("application %s: %w", name, err))
+		return
+	}
+	c.add(name, out.Metrics, out.Series, out.Samples)
+}
+
+func (c *cell) every() time.Duration { return time.Duration(c.spec.Measure.EveryMs) * time.Millisecond }
+
+// sleepUntil a time of the timeline, or false if the cell ends before.
+func (c *cell) sleepUntil(ctx context.Context, atS float64) bool {
+	t := time.NewTimer(time.Until(c.origin.Add(time.Duration(atS * float64(time.Second)))))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// runTimeline lets the events happen.
+func (c *cell) runTimeline(ctx context.Context) {
+	for _, e := range c.timeline {
+		if !c.sleepUntil(ctx, e.AtS) {
+			return
+		}
+		if err := c.network.happen(c.spec, e, uint64(c.seed)); err != nil {
+			c.fail(fmt.Errorf("event at %g s: %w", e.AtS, err))
+			return
+		}
+		c.mu.Lock()
+		c.out.Marks = append(c.out.Marks, result.Mark{AtS: e.AtS, Text: describe(e)})
+		c.mu.Unlock()
+	}
+}
+
+// heartbeat tells the host how far the cell is.
+func (c *cell) heartbeat(ctx context.Context) {
+	for s := 1.0; c.sleepUntil(ctx, s); s++ {
+		c.host.send(Message{AtS: s})
+	}
+}
+
+// measureConfig is what is recorded.
+func (c *cell) measureConfig() measure.Config {
+	m := measure.Config{Every: c.every(), Origin: c.origin, Measure: c.spec.Measure, Nodes: c.network.topology.Nodes()}
+	for _, name := range sortedKeys(c.spec.Apps) {
+		e := c.ends[name]
+		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: c.spec.Apps[name].Protocol == "mptcp"})
+	}
+	m.Links = c.network.counters(c.spec)
+	m.Prefix = map[string]netip.Prefix{}
+	for _, e := range c.timeline {
+		if e.Router == "" {
+			continue
+		}
+		kind, what := measure.Announce, e.Announce
+		if what == "" {
+			kind, what = measure.Withdraw, e.Withdraw
+		}
+		m.Events = append(m.Events, measure.RouteEvent{At: time.Duration(e.AtS * float64(time.Second)), Kind: kind})
+		for _, node := range c.spec.Measure.Routes {
+			m.Prefix[node], _ = c.network.topology.Prefix(what)
+		}
+	}
+	return m
+}
+
+// collect ends the measurement.
+func (c *cell) collect() (*result.Cell, map[string][]byte, error) {
+	out, err := c.record.Stop()
+	if names := c.spec.Measure.Jain; len(names) > 0 {
+		c.fairness(names)
+	}
+	if err := errors.Join(append(c.invalid, err, c.network.broken)...); err != nil {
+		return nil, nil, err
+	}
+	for name, metrics := range out.Metrics {
+		c.add(name, metrics, nil, nil)
+	}
+	c.out.Series = append(c.out.Series, out.Series...)
+	c.out.Samples = append(c.out.Samples, out.Samples...)
+	c.out.Marks = append(c.out.Marks, out.Marks...)
+	slices.SortStableFunc(c.out.Series, func(a, b result.Series) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(c.out.Samples, func(a, b result.Samples) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(c.out.Marks, func(a, b result.Mark) int { return cmp.Compare(a.AtS, b.AtS) })
+	return &c.out, out.Files, nil
+}
+
+// run runs the cell: everything is in place, then time begins.
+func (c *cell) run() (*result.Cell, map[string][]byte, error) {
+	if err := c.network.configure(c.spec, c.seed); err != nil {
+		return nil, nil, err
+	}
+	c.origin = time.Now().Add(lead)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if c.spec.DurationS > 0 {
+		ctx, stop = context.WithDeadline(ctx, c.origin.Add(time.Duration(c.spec.DurationS*float64(time.Second))))
+		defer stop()
+	}
+	var err error
+	if c.record, err = measure.Start(ctx, c.measureConfig()); err != nil {
+		return nil, nil, err
+	}
+	go c.heartbeat(ctx)
+	var working sync.WaitGroup
+	for name := range c.spec.Apps {
+		working.Go(func() { c.runApp(ctx, name) })
+	}
+	working.Go(func() { c.runTimeline(ctx) })
+	working.Wait()
+	c.out.VirtualS = seconds(time.Since(c.origin))
+	return c.collect()
+}
