@@ -1,0 +1,21 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newLab() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Run experiments on real kernels in virtual time",
+		Long: `Run experiments on real kernels in virtual time.
+
+An experiment is a YAML file that asks one question: it declares nodes, links, routers, applications, a timeline, what is
+measured, and bounds that must hold. Each cell of its parameter matrix runs in a virtual machine of its own, in which
+one instruction takes one nanosecond: the same file, seed and image give the same bytes on any machine, busy or idle.
+
+Exit status: 0 all bounds hold, 1 a bound does not hold, 2 bad input, 3 a precondition failed, 130 interrupted.`,
+	}
+	c.AddCommand(newLabRun(), newLabList(), newLabShow(), newLabShell(), newLabImage(), newLabReport(), newLabDiff(), newLabDemo(), newLabReproduce())
+	return c
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/topo"
+)
+
+func newLabList() *cobra.Command {
+	var topologies bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List plait's own experiments",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			if topologies {
+				for _, t := range experiment.Topologies() {
+					fmt.Fprintln(w, t.Name)
+				}
+				return w.Flush()
+			}
+			fmt.Fprintln(w, "NAME\tGROUP\tQUESTION")
+			for _, e := range experiment.List() {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, e.Group, e.Question)
+			}
+			return w.Flush()
+		},
+	}
+	c.Flags().BoolVar(&topologies, "topologies", false, "list the topologies experiments can build on instead")
+	return c
+}
+
+func newLabShow() *cobra.Command {
+	var o experiment.Options
+	c := &cobra.Command{
+		Use:   "show NAME|FILE",
+		Short: "Draw an experiment's topology and list its cells' parameters and bounds",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			e, err := experiment.Load(args[0], o)
+			if err != nil {
+				return err
+			}
+			cells := e.Cells()
+			t, err := topo.New(cells[0].Spec)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s (%s)\n%s\n\n%s\n%d cells", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw(), len(cells))
+			fmt.Printf("; the first: %v, %s, seed %d\n", cells[0].Params, cells[0].Variant, cells[0].Seed)
+			for _, b := range e.Spec.Bounds {
+				fmt.Printf("bound: %s\n       because %s\n", b.Expect, b.Because)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&o.Set, "set", nil, "replace a parameter or value (`key=value`)")
+	c.Flags().StringVar(&o.Traces, "traces", "", "`directory` with recorded links")
+	return c
+}

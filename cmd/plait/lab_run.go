@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"plait.dev/plait/lab"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/report"
+	"plait.dev/plait/lab/result"
+)
+
+// runFlags are the flags of commands that run experiments.
+type runFlags struct {
+	load     experiment.Options
+	jobs     int
+	json     string
+	report   string
+	captures string
+	console  string
+	group    string
+	all      bool
+}
+
+func (f *runFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.load.Set, "set", nil, "replace a parameter (`key=value`, or key=v1,v2 for several cells) or any value of the file (links.a.rate_mbps=10)")
+	flags.IntVar(&f.load.Seeds, "seeds", 0, "run every cell with `N` seeds (default: as the file says)")
+	flags.StringVar(&f.load.Traces, "traces", "", "`directory` with recorded links in mahimahi format, for experiments that replay them")
+	flags.IntVar(&f.jobs, "jobs", 0, "virtual machines at a time (default: one per core)")
+	flags.StringVar(&f.json, "json", "", "write the result `file`; with several experiments a directory")
+	flags.StringVar(&f.report, "report", "", "write an HTML report to this `file`")
+	flags.StringVar(&f.captures, "captures", ".", "`directory` for packet captures (measure.pcap)")
+	flags.StringVar(&f.console, "console", "", "write what the guests' kernels print to this `file`")
+}
+
+func newLabRun() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [NAME|FILE...]",
+		Short: "Run experiments and evaluate their bounds",
+		Example: `  plait lab run tcp-single
+  plait lab run my-experiment.yaml --set links.a.rate_mbps=5,50 --seeds 5 --json result.json
+  plait lab run --group stock --report stock.html`,
+		RunE: func(c *cobra.Command, args []string) error {
+			names, err := f.choose(args)
+			if err != nil {
+				return err
+			}
+			return f.run(c.Context(), names)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&f.group, "group", "", "run all of plait's own experiments of this `group`")
+	c.Flags().BoolVar(&f.all, "all", false, "run all of plait's own experiments")
+	return c
+}
+
+// choose returns the experiments that are meant.
+func (f *runFlags) choose(args []string) ([]string, error) {
+	if f.group == "" && !f.all {
+		if len(args) == 0 {
+			return nil, errors.New("run: no experiment given; name one, a file, --group or --all (see `plait lab list`)")
+		}
+		return args, nil
+	}
+	names := args
+	for _, e := range experiment.List() {
+		if f.all || e.Group == f.group {
+			names = append(names, e.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("run: no experiment is in group %q; see `plait lab list`", f.group)
+	}
+	return names, nil
+}
+
+// load reads all files before anything runs.
+func (f *runFlags) loadAll(names []string) ([]*experiment.Experiment, error) {
+	var all []*experiment.Experiment
+	var problems error
+	for _, name := range names {
+		e, err := experiment.Load(name, f.load)
+		problems = errors.Join(problems, err)
+		all = append(all, e)
+	}
+	return all, problems
+}
+
+// run runs the experiments one after the other; their cells run in parallel.
+func (f *runFlags) run(ctx context.Context, names []string) error {
+	experiments, err := f.loadAll(names)
+	if err != nil {
+		return err
+	}
+	l, err := lab.New(version, f.jobs)
+	if err != nil {
+		return err
+	}
+	if f.console != "" {
+		file, err := os.Create(f.console)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		l.Console = file
+	}
+	if f.json != "" && len(experiments) > 1 {
+		if err := os.MkdirAll(f.json, 0o755); err != nil {
+			return err
+		}
+	}
+	status := lab.ExitOK
+	var results []*result.File
+	for _, e := range experiments {
+		r, runErr := l.Run(ctx, e, lab.Options{Command: f.command(e.Spec.Name), Captures: f.captures})
+		if r != nil {
+			results = append(results, r)
+			status = max(status, lab.Status(r))
+			report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
+			if err := f.write(r, len(experiments) > 1); err != nil {
+				return &exit{lab.ExitInvalid, err}
+			}
+		}
+		if runErr != nil {
+			return &exit{failure(runErr), runErr}
+		}
+	}
+	if f.report != "" {
+		if err := report.Write(f.report, results, report.Options{}); err != nil {
+			return &exit{lab.ExitInvalid, err}
+		}
+		fmt.Println("report:", f.report)
+	}
+	if status != lab.ExitOK {
+		return &exit{status: status}
+	}
+	return nil
+}
+
+// failure is the exit status of a run that did not come to its end.
+func failure(err error) int {
+	if errors.Is(err, errInterrupted) {
+		return 130
+	}
+	return lab.ExitInvalid
+}
+
+// write writes the result file.
+func (f *runFlags) write(r *result.File, several bool) error {
+	if f.json == "" {
+		return nil
+	}
+	path := f.json
+	if several {
+		path += "/" + r.Experiment.Name + ".json"
+	}
+	return result.Write(path, r)
+}
+
+// command is the command line that gives the same numbers again. What does not change them is left out.
+func (f *runFlags) command(name string) string {
+	words := []string{"plait lab run", name}
+	for _, s := range f.load.Set {
+		words = append(words, "--set '"+s+"'")
+	}
+	if f.load.Seeds > 0 {
+		words = append(words, fmt.Sprint("--seeds ", f.load.Seeds))
+	}
+	if f.load.Traces != "" {
+		words = append(words, "--traces DIRECTORY")
+	}
+	return strings.Join(words, " ")
+}
+
+// terminalWidth is 100 where there is no terminal.
+func terminalWidth() int {
+	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 {
+		return w
+	}
+	return 100
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/lab"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/image"
+)
+
+func newLabShell() *cobra.Command {
+	var o experiment.Options
+	c := &cobra.Command{
+		Use:   "shell NAME|FILE",
+		Short: "Open a shell inside an experiment's running topology, in real time",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			e, err := experiment.Load(args[0], o)
+			if err != nil {
+				return err
+			}
+			l, err := lab.New(version, 1)
+			if err != nil {
+				return err
+			}
+			cell := e.Cells()[0]
+			if err := l.Shell(c.Context(), &cell); err != nil {
+				return &exit{failure(err), err}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&o.Set, "set", nil, "replace a parameter or value (`key=value`); the first cell is the one that runs")
+	c.Flags().StringVar(&o.Traces, "traces", "", "`directory` with recorded links")
+	return c
+}
+
+func newLabImage() *cobra.Command {
+	var kernel string
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Make the guest image anew, with the newest packages of Debian",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := lab.New(version, 1)
+			if err != nil {
+				return err
+			}
+			img, err := image.Build(c.Context(), l.Cache, kernel)
+			if err != nil {
+				return &exit{failure(err), err}
+			}
+			fmt.Fprintf(os.Stdout, "kernel %s\nroot   %s\nsha256 %s\n", img.Kernel, img.Root, img.Digest)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&kernel, "kernel", image.DefaultKernel, "kernel generation: 6.1 (Debian 12), 6.12 (Debian 13) or 7.2 (Debian 13 backports)")
+	return c
+}

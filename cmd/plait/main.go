@@ -1,0 +1,82 @@
+// Command plait weaves every path a Linux host has into one fast, steady connection.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/lab"
+	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/emu"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// exit carries an exit status that is not the one of bad input.
+type exit struct {
+	status int
+	err    error
+}
+
+func (e *exit) Error() string { return e.err.Error() }
+func (e *exit) Unwrap() error { return e.err }
+
+// errInterrupted is why a run ends on Ctrl-C.
+var errInterrupted = errors.New("interrupted")
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "plait",
+		Short:         "Weave every path a Linux host has into one fast, steady connection",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newLab())
+	return root
+}
+
+// execute runs the command line and returns the exit status.
+func execute(args []string) int {
+	ctx, stop := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		stop(errInterrupted)
+	}()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var e *exit
+	switch {
+	case err == nil:
+		return lab.ExitOK
+	case errors.As(err, &e):
+		if e.err != nil {
+			fmt.Fprintln(os.Stderr, "plait:", e.err)
+		}
+		return e.status
+	}
+	fmt.Fprintln(os.Stderr, "plait:", err)
+	return lab.ExitInput
+}
+
+func main() {
+	switch {
+	case os.Getpid() == 1 && os.Args[0] == "/init":
+		agent.Main()
+	case len(os.Args) == 2 && os.Args[1] == emu.Argument:
+		os.Exit(emu.Main(os.Stdin, os.Stdout))
+	default:
+		os.Exit(execute(os.Args[1:]))
+	}
+}

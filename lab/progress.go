@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"plait.dev/plait/lab/result"
+)
+
+// quiet is how long nothing is shown: short work needs no progress.
+const quiet = 2 * time.Second
+
+// progress shows how far an experiment is: on a terminal one line that is written over, otherwise a line per finished cell.
+type progress struct {
+	mu       sync.Mutex
+	out      io.Writer
+	terminal bool
+	width    int
+	name     string
+	cells    int
+	done     int
+	running  map[int]string
+	started  time.Time
+	first    time.Time // when the first cell started
+	end      chan struct{}
+}
+
+func newProgress(out *os.File, name string, cells int) *progress {
+	p := &progress{out: out, name: name, cells: cells, running: map[int]string{}, started: time.Now(), end: make(chan struct{})}
+	if out == nil {
+		p.out = io.Discard
+		return p
+	}
+	if p.terminal = term.IsTerminal(int(out.Fd())); p.terminal {
+		p.width, _, _ = term.GetSize(int(out.Fd()))
+		go p.runDisplay()
+	}
+	return p
+}
+
+// runDisplay redraws the line until the experiment ends.
+func (p *progress) runDisplay() {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.mu.Lock()
+			if time.Since(p.started) > quiet {
+				fmt.Fprintf(p.out, "\r\x1b[K%s", clip(p.line(), p.width-1))
+			}
+			p.mu.Unlock()
+		case <-p.end:
+			return
+		}
+	}
+}
+
+// line is what the terminal shows.
+func (p *progress) line() string {
+	text := fmt.Sprintf("%s: cell %d of %d", p.name, min(p.done+1, p.cells), p.cells)
+	if left := p.left(); left > 0 {
+		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
+	}
+	var cells []string
+	for i := range p.cells {
+		if s := p.running[i]; s != "" {
+			cells = append(cells, fmt.Sprintf("[%d] %s", i+1, s))
+		}
+	}
+	return text + "  " + strings.Join(cells, "  ")
+}
+
+// left is the wall time that remains if the cells to come take as long as those done.
+func (p *progress) left() time.Duration {
+	if p.done == 0 {
+		return 0
+	}
+	return time.Since(p.first) / time.Duration(p.done) * time.Duration(p.cells-p.done)
+}
+
+func clip(s string, width int) string {
+	if r := []rune(s); width > 0 && len(r) > width {
+		return string(r[:width])
+	}
+	return s
+}
+
+// doing says what is done before the first cell.
+func (p *progress) doing(what string) { p.cellDoing(-1, what) }
+
+func (p *progress) cellDoing(i int, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i >= 0 && p.first.IsZero() {
+		p.first = time.Now()
+	}
+	if i < 0 {
+		p.print(what)
+		return
+	}
+	p.running[i] = what
+}
+
+func (p *progress) cellAt(i int, atS float64) { p.cellDoing(i, fmt.Sprintf("%.0f s virtual", atS)) }
+
+// finished counts a cell and says so where there is no terminal to draw on.
+func (p *progress) finished(i int, c *result.Cell) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	delete(p.running, i)
+	switch {
+	case c.Invalid != "":
+		p.print(fmt.Sprintf("cell %d of %d: %s, seed %d: invalid: %s", p.done, p.cells, c.Variant, c.Seed, c.Invalid))
+	case !p.terminal && time.Since(p.started) > quiet:
+		p.print(fmt.Sprintf("cell %d of %d: %s, seed %d: %.1f s virtual; about %v left", p.done, p.cells, c.Variant, c.Seed, c.VirtualS, p.left().Round(time.Second)))
+	}
+}
+
+// print writes a line that stays.
+func (p *progress) print(s string) {
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+	fmt.Fprintf(p.out, "%s: %s\n", p.name, s)
+}
+
+// close ends the display.
+func (p *progress) close() {
+	close(p.end)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}

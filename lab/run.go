@@ -1,0 +1,222 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/result"
+	"plait.dev/plait/lab/topo"
+	"plait.dev/plait/lab/vm"
+)
+
+// Options of one run.
+type Options struct {
+	// Command is the command line to put into the result file.
+	Command string
+	// Captures is the directory for packet captures; empty is the current one.
+	Captures string
+}
+
+// run is an experiment while it runs.
+type run struct {
+	lab      *Lab
+	exp      *experiment.Experiment
+	options  Options
+	progress *progress
+	bases    map[string]*base // by kernel
+	cells    []experiment.Cell
+	results  []*result.Cell // nil where the cell has not finished
+}
+
+// Run runs every cell of an experiment and evaluates its bounds. If ctx is cancelled it returns the cells that have
+// finished together with the cause.
+func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*result.File, error) {
+	r := &run{lab: l, exp: exp, options: o, cells: exp.Cells(), bases: map[string]*base{}}
+	r.results = make([]*result.Cell, len(r.cells))
+	r.progress = newProgress(l.Terminal, exp.Spec.Name, len(r.cells))
+	defer r.progress.close()
+	for _, c := range r.cells {
+		if r.bases[c.Spec.Kernel] != nil {
+			continue
+		}
+		b, err := l.Base(ctx, c.Spec.Kernel, r.progress.doing)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", exp.Spec.Name, err)
+		}
+		r.bases[c.Spec.Kernel] = b
+	}
+	err := r.all(ctx)
+	f, fileErr := r.file()
+	return f, errors.Join(err, fileErr)
+}
+
+// all runs the cells, so many at a time as there are jobs. An error other than a failed precondition ends them all.
+func (r *run) all(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(r.lab.Jobs, len(r.cells)) {
+		workers.Go(func() {
+			for i := range next {
+				if err := r.one(ctx, i); err != nil {
+					fail(err)
+				}
+			}
+		})
+	}
+	for i := range r.cells {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// one runs one cell and stores its result. A failed precondition is a result: the cell is invalid.
+func (r *run) one(ctx context.Context, i int) error {
+	c := &r.cells[i]
+	out := &result.Cell{}
+	err := r.machine(ctx, i, out)
+	var invalid *Invalid
+	if errors.As(err, &invalid) {
+		*out = result.Cell{Invalid: invalid.Reason}
+	} else if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%s, cell %d: %w", r.exp.Spec.Name, i+1, err)
+	}
+	out.Params, out.Variant, out.Seed = c.Params, c.Variant, c.Seed
+	r.results[i] = out
+	r.progress.finished(i, out)
+	return nil
+}
+
+// machine resumes a machine for the cell and waits for its result.
+func (r *run) machine(ctx context.Context, i int, out *result.Cell) error {
+	c := &r.cells[i]
+	job := &agent.Job{Spec: c.Spec, Seed: c.Seed}
+	state, err := r.lab.ready(ctx, r.bases[c.Spec.Kernel], job, func(s string) { r.progress.cellDoing(i, s) })
+	if err != nil {
+		return err
+	}
+	input, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	got := false
+	var problem error
+	err = vm.Resume(ctx, state, input, vm.Options{Console: r.lab.Console}, func(line []byte) {
+		var m agent.Message
+		if err := json.Unmarshal(line, &m); err != nil {
+			problem = errors.Join(problem, fmt.Errorf("read the guest's message: %w", err))
+			return
+		}
+		switch {
+		case m.AtS > 0:
+			r.progress.cellAt(i, m.AtS)
+		case m.Doing != "":
+			r.progress.cellDoing(i, m.Doing)
+		case m.Invalid != "":
+			problem = &Invalid{m.Invalid}
+		case m.File != nil:
+			problem = errors.Join(problem, r.keep(i, m.File))
+		case m.Cell != nil:
+			data, err := agent.Expand(m.Cell)
+			if err == nil {
+				err = json.Unmarshal(data, out)
+			}
+			problem, got = errors.Join(problem, err), true
+		}
+	})
+	if err := errors.Join(err, problem); err != nil {
+		return err
+	}
+	if !got {
+		return errors.New("the guest ended without a result; run it again with --console FILE to see why")
+	}
+	return nil
+}
+
+// keep writes a capture.
+func (r *run) keep(i int, f *agent.File) error {
+	data, err := agent.Expand(f.Data)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s-%s-cell%d-%s", r.exp.Spec.Name, r.cells[i].Variant, i+1, f.Name)
+	return os.WriteFile(filepath.Join(r.options.Captures, name), data, 0o644)
+}
+
+// ready returns the machine to resume for the job: one whose routers have converged if it has any, else the one that
+// has just booted, for namespaces and links are made in less time than a machine is copied.
+func (l *Lab) ready(ctx context.Context, b *base, job *agent.Job, doing func(string)) (vm.State, error) {
+	if len(job.Spec.Routers) == 0 {
+		return b.state, nil
+	}
+	t, err := topo.New(job.Spec)
+	if err != nil {
+		return "", err
+	}
+	plan, err := json.Marshal(t.Plan())
+	if err != nil {
+		return "", err
+	}
+	return l.prepared(ctx, b, job, plan, doing)
+}
+
+// file is the result file of the cells that have finished.
+func (r *run) file() (*result.File, error) {
+	first := r.cells[0].Spec
+	about, err := describe(r.exp, first)
+	if err != nil {
+		return nil, err
+	}
+	f := &result.File{Format: result.Format, Experiment: about, Provenance: result.Provenance{
+		Command: r.options.Command, Plait: r.lab.Version, QEMU: r.bases[first.Kernel].QEMU, ClockBase: vm.ClockBase,
+	}}
+	var kernels, images []string
+	for _, generation := range slices.Sorted(maps.Keys(r.bases)) {
+		kernels, images = append(kernels, r.bases[generation].Kernel), append(images, r.bases[generation].Digest)
+	}
+	f.Provenance.Kernel, f.Provenance.Image = strings.Join(kernels, ", "), strings.Join(images, ", ")
+	for s := range r.exp.Seeds {
+		f.Provenance.Seeds = append(f.Provenance.Seeds, s+1)
+	}
+	for _, c := range r.results {
+		if c != nil {
+			f.Cells = append(f.Cells, *c)
+		}
+	}
+	f.Bounds, f.Paper = r.exp.Evaluate(f.Cells)
+	return f, nil
+}
+
+// Status is the exit status a result file stands for.
+func Status(f *result.File) int {
+	for _, c := range f.Cells {
+		if c.Invalid != "" {
+			return ExitInvalid
+		}
+	}
+	for _, b := range f.Bounds {
+		if !b.OK {
+			return ExitBound
+		}
+	}
+	return ExitOK
+}

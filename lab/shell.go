@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/term"
+
+	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/vm"
+)
+
+// Shell gives the terminal a shell in the running topology of a cell, in real time.
+func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return errors.New("open a shell: standard input is not a terminal; to run commands unattended write an experiment with an application of type command")
+	}
+	columns, rows, err := term.GetSize(int(os.Stdin.Fd()))
+	if err != nil {
+		return err
+	}
+	doing := func(s string) { fmt.Fprintln(l.Terminal, s) }
+	base, err := l.Base(ctx, c.Spec.Kernel, doing)
+	if err != nil {
+		return err
+	}
+	job := &agent.Job{Spec: c.Spec, Seed: c.Seed}
+	state, err := l.ready(ctx, base, job, doing)
+	if err != nil {
+		return err
+	}
+	job.Shell = &agent.Shell{Rows: rows, Columns: columns, Term: os.Getenv("TERM")}
+	input, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "plait-shell-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "console")
+	go runTerminal(ctx, socket)
+	var problem error
+	err = vm.Resume(ctx, state, input, vm.Options{Terminal: socket}, func(line []byte) {
+		var m agent.Message
+		if json.Unmarshal(line, &m) == nil && m.Invalid != "" {
+			problem = &Invalid{m.Invalid}
+		}
+	})
+	return errors.Join(err, problem)
+}
+
+// runTerminal joins the host's terminal and the guest's console until the machine ends.
+func runTerminal(ctx context.Context, socket string) {
+	var console net.Conn
+	for {
+		var err error
+		if console, err = net.Dial("unix", socket); err == nil {
+			break
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+	defer console.Close()
+	fd := int(os.Stdin.Fd())
+	if old, err := term.MakeRaw(fd); err == nil {
+		defer func() { _ = term.Restore(fd, old) }()
+	}
+	go func() { _, _ = io.Copy(console, os.Stdin) }()
+	_, _ = io.Copy(os.Stdout, console)
+}

@@ -1,0 +1,183 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/image"
+	"plait.dev/plait/lab/vm"
+)
+
+// keepStates is how many saved machines stay in the cache, about 600 MiB each.
+const keepStates = 8
+
+// base is a machine that has booted and waits for its first job.
+type base struct {
+	state vm.State
+	// Digest is the SHA-256 of image and agent, Kernel the guest's release, QEMU the emulator's version.
+	Digest, Kernel, QEMU string
+}
+
+const metaFile = "machine.json"
+
+// Base returns the booted machine of a kernel generation, making the image and booting it if that has not been done.
+func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*base, error) {
+	agentBinary, err := os.ReadFile(l.Agent)
+	if err != nil {
+		return nil, fmt.Errorf("read the agent: %w", err)
+	}
+	qemu, err := emulatorVersion()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := l.lock("image-" + kernel)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	img, ok := image.Find(l.Cache, kernel)
+	if !ok {
+		doing(fmt.Sprintf("making the guest image (Debian 13, Linux %s): once, about a minute", kernel))
+		if img, err = image.Build(ctx, l.Cache, kernel); err != nil {
+			return nil, err
+		}
+	}
+	b := &base{Digest: digest([]byte(img.Digest), agentBinary), QEMU: qemu}
+	key := digest([]byte(b.Digest), []byte(qemu), []byte(vm.Configuration()))
+	b.state, err = l.state("base-"+key[:24], func(dir vm.State) error {
+		doing("booting the guest: once, about 15 s")
+		initrd := filepath.Join(string(dir), "initrd")
+		if err := img.WithAgent(agentBinary, initrd); err != nil {
+			return err
+		}
+		defer os.Remove(initrd)
+		err := vm.Boot(ctx, vm.Image{Kernel: img.Kernel, Initrd: initrd}, dir, []byte("{}"), vm.Options{Console: l.Console}, func(line []byte) {
+			var m agent.Message
+			if json.Unmarshal(line, &m) == nil && m.Boot != "" {
+				b.Kernel = m.Boot
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if b.Kernel == "" {
+			return errors.New("boot the guest: it did not report")
+		}
+		meta, err := json.Marshal(b)
+		return errors.Join(err, os.WriteFile(filepath.Join(string(dir), metaFile), meta, 0o644))
+	})
+	if err != nil {
+		return nil, err
+	}
+	meta, err := os.ReadFile(filepath.Join(string(b.state), metaFile))
+	return b, errors.Join(err, json.Unmarshal(meta, b))
+}
+
+// Prepared returns the machine in which the topology of the job is ready.
+func (l *Lab) prepared(ctx context.Context, b *base, job *agent.Job, plan []byte, doing func(string)) (vm.State, error) {
+	key := digest([]byte(b.state), plan)
+	return l.state("topology-"+key[:24], func(dir vm.State) error {
+		doing("preparing the topology: once")
+		prepare := *job
+		prepare.Prepare = true
+		input, err := json.Marshal(prepare)
+		if err != nil {
+			return err
+		}
+		invalid := ""
+		err = vm.Extend(ctx, b.state, dir, input, func(line []byte) {
+			var m agent.Message
+			if json.Unmarshal(line, &m) != nil {
+				return
+			}
+			if m.Doing != "" {
+				doing(m.Doing)
+			}
+			if m.Invalid != "" {
+				invalid = m.Invalid
+			}
+		})
+		if invalid != "" {
+			return &Invalid{invalid}
+		}
+		return err
+	})
+}
+
+// Invalid is a precondition of a run that failed.
+type Invalid struct{ Reason string }
+
+func (e *Invalid) Error() string { return e.Reason }
+
+// state returns the saved machine of that name, made by save if it is not in the cache. It becomes visible only when it
+// is complete.
+func (l *Lab) state(name string, save func(vm.State) error) (vm.State, error) {
+	dir := filepath.Join(l.Cache, "state", name)
+	unlock, err := l.lock(name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(dir); err == nil {
+		now := time.Now()
+		return vm.State(dir), os.Chtimes(dir, now, now)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	if err := save(vm.State(temp)); err != nil {
+		return "", err
+	}
+	l.prune()
+	return vm.State(dir), os.Rename(temp, dir)
+}
+
+// prune removes the saved machines that were not used for longest. One in use goes on: its files stay until it ends.
+func (l *Lab) prune() {
+	dirs, err := os.ReadDir(filepath.Join(l.Cache, "state"))
+	if err != nil {
+		return
+	}
+	age := func(e os.DirEntry) int64 {
+		info, err := e.Info()
+		if err != nil {
+			return 0
+		}
+		return info.ModTime().UnixNano()
+	}
+	unfinished := func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "new-") && time.Since(time.Unix(0, age(e))) < time.Hour
+	}
+	dirs = slices.DeleteFunc(dirs, unfinished)
+	slices.SortFunc(dirs, func(a, b os.DirEntry) int { return cmp.Compare(age(b), age(a)) })
+	for _, old := range dirs[min(len(dirs), keepStates-1):] {
+		_ = os.RemoveAll(filepath.Join(l.Cache, "state", old.Name()))
+	}
+}
+
+// lock keeps other processes from making the same thing at the same time.
+func (l *Lab) lock(name string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(l.Cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}
