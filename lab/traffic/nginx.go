@@ -99,7 +99,7 @@ func (s *server) answers(ctx context.Context, socket string) error {
 
 // layNginx writes the configuration and one file for each length asked for, named after it.
 func (r *run) layNginx(dir string) error {
-	config := nginxConfig(dir, netip.AddrPortFrom(r.ends.From, r.ends.Port))
+	config := nginxConfig(dir, netip.AddrPortFrom(r.listenAddr(), r.ends.Port))
 	if err := os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(config), 0o644); err != nil {
 		return err
 	}

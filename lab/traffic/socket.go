@@ -111,6 +111,17 @@ func (l listener) Accept() (net.Conn, error) {
 	return conn, conn.(*net.TCPConn).SetKeepAlive(false)
 }
 
+// listenAddr is the sender's address, or for MPTCP the wildcard: subflows also come to the addresses it announces.
+func (r *run) listenAddr() netip.Addr {
+	switch {
+	case r.app.Protocol != "mptcp":
+		return r.ends.From
+	case r.ends.From.Is4():
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
 // listenFile opens the sender's listening socket.
 func (r *run) listenFile() (*os.File, error) {
 	e := r.ends
@@ -123,7 +134,7 @@ func (r *run) listenFile() (*os.File, error) {
 		err = setCongestion(fd, r.app.Protocol, r.app.Congestion)
 	}
 	if err == nil {
-		err = unix.Bind(fd, sockaddr(e.From, e.Port))
+		err = unix.Bind(fd, sockaddr(r.listenAddr(), e.Port))
 	}
 	if err == nil {
 		err = unix.Listen(fd, unix.SOMAXCONN)
