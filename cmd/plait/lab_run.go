@@ -124,7 +124,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		if r != nil {
 			results = append(results, r)
 			status = max(status, lab.Status(r))
-			report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
+			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
 			if err := f.write(r, len(experiments) > 1); err != nil {
 				return &exit{lab.ExitInvalid, err}
 			}

@@ -28,7 +28,7 @@ func (e *emulator) runCommands(now time.Duration) bool {
 		return false
 	}
 	var counter [8]byte
-	unix.Read(e.wake, counter[:]) // sets it back; there is nothing to learn from the value
+	_, _ = unix.Read(e.wake, counter[:]) // sets it back; there is nothing to learn from the value
 	select {
 	case f := <-e.commands:
 		f(now)

@@ -6,12 +6,15 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	vnetns "github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/netns"
 )
@@ -22,19 +25,6 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Stdin, os.Stdout))
 	}
 	os.Exit(m.Run())
-}
-
-// needDevices skips the test where a namespace or a TAP device cannot be made.
-func needDevices(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: sudo go test ./lab/emu")
-	}
-	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("needs TAP devices: %v", err)
-	}
-	f.Close()
 }
 
 // newNamespace makes a network namespace for the time of the test.
@@ -50,7 +40,7 @@ func newNamespace(t *testing.T, suffix string) string {
 	if err := <-made; err != nil {
 		t.Fatalf("make network namespace: %v", err)
 	}
-	t.Cleanup(func() { vnetns.DeleteNamed(name) })
+	t.Cleanup(func() { _ = vnetns.DeleteNamed(name) })
 	return name
 }
 
@@ -65,7 +55,7 @@ const port = 7
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	needDevices(t)
+	rung.Netns(t)
 	ends := [2]End{
 		{NS: newNamespace(t, "a"), Interface: "access", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}},
 		{NS: newNamespace(t, "b"), Interface: "access", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}},
@@ -118,7 +108,7 @@ func (p *pair) runEcho() {
 		if err != nil {
 			return
 		}
-		p.b.WriteTo(b[:n], from)
+		_, _ = p.b.WriteTo(b[:n], from)
 	}
 }
 
@@ -129,7 +119,9 @@ func (p *pair) roundTrip(t *testing.T, bytes int, timeout time.Duration) (time.D
 	if _, err := p.a.WriteTo(make([]byte, bytes-28), p.peer); err != nil { // 20 of IPv4, 8 of UDP
 		return 0, false
 	}
-	p.a.SetReadDeadline(start.Add(timeout))
+	if err := p.a.SetReadDeadline(start.Add(timeout)); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := p.a.ReadFrom(make([]byte, 2000)); err != nil {
 		return 0, false
 	}
@@ -232,8 +224,27 @@ func TestEmulatorErrors(t *testing.T) {
 	}
 }
 
+// Threads of different priority would spin for each other on one processor.
+func TestEmulatorThreadsHaveOnePriority(t *testing.T) {
+	p := newPair(t)
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid))
+	if err != nil || len(tasks) < 2 {
+		t.Fatalf("threads %v, %v, want several", tasks, err)
+	}
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		attr, err := unix.SchedGetAttr(tid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr.Policy != unix.SCHED_FIFO || attr.Priority != priority {
+			t.Errorf("thread %d has policy %d and priority %d, want %d and %d", tid, attr.Policy, attr.Priority, unix.SCHED_FIFO, priority)
+		}
+	}
+}
+
 func TestStartError(t *testing.T) {
-	needDevices(t)
+	rung.Netns(t)
 	missing := End{NS: "plait-test-missing", Interface: "access"}
 	if _, err := Start(Config{Links: []Link{{Name: "access", A: missing, B: missing, MTU: 1500}}}); err == nil {
 		t.Error("an emulator started in a namespace that does not exist")

@@ -94,7 +94,7 @@ func TestLineChangeRandomness(t *testing.T) {
 		}
 		return lost
 	}
-	if pattern(1) != pattern(1) {
+	if first, again := pattern(1), pattern(1); first != again {
 		t.Error("the same changes gave different losses")
 	}
 	if pattern(0) == pattern(1) {

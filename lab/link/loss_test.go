@@ -37,7 +37,7 @@ func TestLossSeeds(t *testing.T) {
 		}
 		return lost
 	}
-	if pattern(1) != pattern(1) {
+	if first, again := pattern(1), pattern(1); first != again {
 		t.Error("the same seed lost different packets")
 	}
 	if pattern(1) == pattern(2) {

@@ -1,9 +1,7 @@
 // Package measure records what the kernel and the links do while the applications of a cell run. It works in the
 // guest's agent process and needs root. Every metric and series is defined in docs/lab/measure.md. Run the tests with
 //
-//	go test ./lab/measure
-//
-// The tests that need root and a network namespace say so when they are skipped.
+//	sudo PLAIT_TEST=netns go test ./lab/measure
 package measure
 
 import (

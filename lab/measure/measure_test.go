@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/netns"
 	"plait.dev/plait/lab/result"
@@ -34,14 +35,6 @@ func TestSeries(t *testing.T) {
 	s := c.series("a.b", "ms", "x -> y", 3, []float64{1.23456789})
 	if s.StartS != 0.3 || s.StepS != 0.1 || !slices.Equal(s.Values, []float64{1.23457}) || s.Label != "x -> y" {
 		t.Errorf("series = %+v", s)
-	}
-}
-
-// needRoot skips a test that needs namespaces of its own.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: run as root to test against the kernel")
 	}
 }
 
@@ -163,7 +156,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // TestLive records a transfer over two subflows with drops and compares what the collectors say with each other.
 func TestLive(t *testing.T) {
-	needRoot(t)
+	rung.Netns(t)
 	mountTracefs(t)
 	sender, router, receiver := threeNodes(t)
 	// No other program of the machine uses this port: tracepoints do not tell namespaces apart.

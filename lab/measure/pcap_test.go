@@ -3,8 +3,9 @@ package measure
 import (
 	"encoding/binary"
 	"fmt"
-	"os/exec"
 	"testing"
+
+	"plait.dev/plait/internal/rung"
 )
 
 func TestMessageBuffer(t *testing.T) {
@@ -42,10 +43,7 @@ func TestCapture(t *testing.T) {
 	if _, err := openCaptures([]string{"client"}); err == nil {
 		t.Error("a name without link was accepted")
 	}
-	needRoot(t)
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("needs tcpdump: apt-get install tcpdump")
-	}
+	rung.Netns(t)
 	sender, _, receiver := threeNodes(t)
 	if _, err := openCaptures([]string{sender + "/none"}); err == nil {
 		t.Error("a capture on an interface that is not there")

@@ -24,7 +24,7 @@ func newAlarm(ctx context.Context) (*alarm, error) {
 		return nil, fmt.Errorf("create timer: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "timerfd")
-	unhook := context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })
+	unhook := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
 	return &alarm{file: f, fd: fd, ctx: ctx, unhook: unhook}, nil
 }
 

@@ -94,10 +94,10 @@ func (r *run) runServer(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	if err := r.await(ctx, s); err != nil {
-		s.stop()
+		_ = s.stop()
 		return nil, err
 	}
-	return func() { s.stop() }, nil
+	return func() { _ = s.stop() }, nil
 }
 
 // results reads the metrics asked for from the output. If the client was cut short, those it did not get to are left out.

@@ -52,9 +52,9 @@ func (r *run) serveGo() (stop func() error, err error) {
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-		send(w, n) // it fails when the client has gone, which the client reports
+		_ = send(w, n) // it fails when the client has gone, which the client reports
 	})}
-	go server.Serve(l)
+	go func() { _ = server.Serve(l) }() // until it is closed
 	return server.Close, nil
 }
 

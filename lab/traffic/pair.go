@@ -90,8 +90,8 @@ func (p *pair) both(ctx context.Context, send func(context.Context) error, recei
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
-		p.sender.SetDeadline(time.Unix(1, 0))
-		p.receiver.SetDeadline(time.Unix(1, 0))
+		_ = p.sender.SetDeadline(time.Unix(1, 0))
+		_ = p.receiver.SetDeadline(time.Unix(1, 0))
 	})()
 	var sides sync.WaitGroup
 	sides.Go(func() {

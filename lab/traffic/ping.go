@@ -188,7 +188,7 @@ func ping(ctx context.Context, r *run) (*Outcome, error) {
 	var receiver sync.WaitGroup
 	receiver.Go(func() { r.runAnswers(kind, conn, t, answered) })
 	peer := &net.IPAddr{IP: e.To.AsSlice()}
-	err = r.runPings(ctx, t, func(seq uint16) { conn.WriteTo(kind.message(e.Port, seq), peer) }, answered)
+	err = r.runPings(ctx, t, func(seq uint16) { _, _ = conn.WriteTo(kind.message(e.Port, seq), peer) }, answered)
 	conn.Close()
 	receiver.Wait()
 	if err != nil && ctx.Err() == nil {

@@ -3,9 +3,9 @@
 //
 // Both sides of an application run in this process (or are started by it), so that every time is read from one clock and
 // nothing but the application's own data crosses the network. Times are taken where the application sees them: after
-// read(2) returned, before write(2) is called. The tests need root, for they make namespaces:
+// read(2) returned, before write(2) is called. Some tests make namespaces:
 //
-//	go test ./lab/traffic
+//	sudo PLAIT_TEST=netns go test ./lab/traffic
 package traffic
 
 import (

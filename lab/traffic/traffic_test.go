@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
 )
@@ -18,9 +19,7 @@ import (
 // world is two namespaces joined by a veth link.
 func world(t *testing.T) Ends {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("makes network namespaces: run the test as root")
-	}
+	rung.Netns(t)
 	from, to := fmt.Sprintf("plait-test-%d-s", os.Getpid()), fmt.Sprintf("plait-test-%d-r", os.Getpid())
 	ip := func(stdin string, args ...string) {
 		t.Helper()
