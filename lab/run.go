@@ -92,12 +92,15 @@ func (r *run) one(ctx context.Context, i int) error {
 	out := &result.Cell{}
 	err := r.machine(ctx, i, out)
 	var invalid *Invalid
-	if errors.As(err, &invalid) {
+	var crash *vm.Crash
+	switch {
+	case errors.As(err, &invalid):
 		*out = result.Cell{Invalid: invalid.Reason}
-	} else if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	case errors.As(err, &crash):
+		*out = result.Cell{Invalid: crash.Error()}
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		return fmt.Errorf("%s, cell %d: %w", r.exp.Spec.Name, i+1, err)
 	}
 	out.Params, out.Variant, out.Seed = c.Params, c.Variant, c.Seed

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +26,9 @@ import (
 // readyTimeout is the virtual time a topology may take to become ready. Three BGP hops with timers of a second need
 // about ten; what takes longer is broken.
 const readyTimeout = 120 * time.Second
+
+// commandTimeout is the virtual time one command of the plan, of a node or of an event may take.
+const commandTimeout = 120 * time.Second
 
 // network is a topology that has been built.
 type network struct {
@@ -109,28 +113,9 @@ func (n *network) startDaemons(h host) error {
 	}
 	for _, d := range n.plan.Daemons {
 		h.send(Message{Doing: "starting " + filepath.Base(d.Argv[0]) + " on " + d.NS})
-		if err := startDaemon(d); err != nil {
+		if err := runIn(d.NS, nil, d.Argv...); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// startDaemon runs a program until its first process exits. Its output goes to a file, for the daemon keeps it open.
-func startDaemon(d topo.Daemon) error {
-	log, err := os.CreateTemp("", "daemon-")
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.Command(d.Argv[0], d.Argv[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err = netns.Start(d.NS, cmd); err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
-		out, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("start %q in %s: %w: %s", strings.Join(d.Argv, " "), d.NS, err, tail(out))
 	}
 	return nil
 }
@@ -163,7 +148,7 @@ func (n *network) awaitReady(h host) error {
 		}
 		h.send(Message{Doing: "waiting: " + c.What})
 		for {
-			out, err := output(c.NS, c.Command)
+			out, err := output(c.NS, nil, "sh", "-c", c.Command)
 			if err == nil && want.Match(out) {
 				break
 			}
@@ -211,32 +196,35 @@ func setSysctls(lines []string) error {
 	return nil
 }
 
-// runIn runs a program in the namespace. Its error says what it was asked and what it printed.
+// runIn runs a program in the namespace until its first process ends. Its error says what it was asked and what it printed.
 func runIn(ns string, input []byte, argv ...string) error {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin = bytes.NewReader(input)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := netns.Start(ns, cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
+	out, err := output(ns, input, argv...)
 	if err != nil {
-		return fmt.Errorf("run %q in %s: %w: %s\n%s", strings.Join(argv, " "), ns, err, tail(out.Bytes()), input)
+		return fmt.Errorf("run %q in %s: %w: %s\n%s", strings.Join(argv, " "), ns, err, tail(out), input)
 	}
 	return nil
 }
 
-// output of a shell command in the namespace.
-func output(ns, command string) ([]byte, error) {
-	cmd := exec.Command("sh", "-c", command)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := netns.Start(ns, cmd); err != nil {
+// output of a program in the namespace. It goes to a file, for a daemon or a background process keeps it open.
+func output(ns string, input []byte, argv ...string) ([]byte, error) {
+	log, err := os.CreateTemp("", "output-")
+	if err != nil {
 		return nil, err
 	}
-	err := cmd.Wait()
-	return out.Bytes(), err
+	defer os.Remove(log.Name())
+	defer log.Close()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), commandTimeout, fmt.Errorf("not done after %v", commandTimeout))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), log, log
+	if err = netns.Start(ns, cmd); err == nil {
+		err = cmd.Wait()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	out, _ := os.ReadFile(log.Name())
+	return out, err
 }
 
 // tail is the end of a program's output, enough to see what is wrong.

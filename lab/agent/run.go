@@ -153,10 +153,29 @@ func (c *cell) runTimeline(ctx context.Context) {
 	}
 }
 
-// heartbeat tells the host how far the cell is.
+// limit is when the cell must have ended if every application, event and collector keeps to its own limit.
+func (c *cell) limit() float64 {
+	last := c.spec.DurationS
+	if last == 0 {
+		for _, a := range c.spec.Apps {
+			last = max(last, a.StartS+a.JitterMs/1000+a.TimeoutS)
+		}
+		for _, e := range c.timeline {
+			last = max(last, e.AtS)
+		}
+	}
+	return last + (2 * commandTimeout).Seconds()
+}
+
+// heartbeat tells the host how far the cell is. A machine without end would skip idle time for ever, so it ends here.
 func (c *cell) heartbeat(ctx context.Context) {
+	limit := c.limit()
 	for s := 1.0; c.sleepUntil(ctx, s); s++ {
 		c.host.send(Message{AtS: s})
+		if s > limit {
+			c.host.send(Message{Invalid: fmt.Sprintf("not ended after %g s", s)})
+			powerOff()
+		}
 	}
 }
 
@@ -212,8 +231,9 @@ func (c *cell) run() (*result.Cell, map[string][]byte, error) {
 		return nil, nil, err
 	}
 	c.origin = time.Now().Add(lead)
-	ctx, stop := context.WithCancel(context.Background())
+	whole, stop := context.WithCancel(context.Background())
 	defer stop()
+	ctx := whole
 	if c.spec.DurationS > 0 {
 		ctx, stop = context.WithDeadline(ctx, c.origin.Add(time.Duration(c.spec.DurationS*float64(time.Second))))
 		defer stop()
@@ -222,7 +242,7 @@ func (c *cell) run() (*result.Cell, map[string][]byte, error) {
 	if c.record, err = measure.Start(ctx, c.measureConfig()); err != nil {
 		return nil, nil, err
 	}
-	go c.heartbeat(ctx)
+	go c.heartbeat(whole)
 	var working sync.WaitGroup
 	for name := range c.spec.Apps {
 		working.Go(func() { c.runApp(ctx, name) })

@@ -10,12 +10,15 @@ import (
 // qmp speaks the QEMU Machine Protocol over the emulator's standard input and output.
 type qmp struct {
 	in     io.Writer
-	events chan string
+	events chan qmpMessage
 	answer chan qmpMessage
 }
 
 type qmpMessage struct {
-	Event  string          `json:"event"`
+	Event string `json:"event"`
+	Data  struct {
+		Reason string `json:"reason"` // why it shuts down: guest-shutdown, guest-reset, ...
+	} `json:"data"`
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
 		Desc string `json:"desc"`
@@ -24,7 +27,7 @@ type qmpMessage struct {
 
 // newQMP reads messages until the emulator ends, then closes both channels.
 func newQMP(in io.Writer, out io.Reader) *qmp {
-	q := &qmp{in: in, events: make(chan string, 64), answer: make(chan qmpMessage, 1)}
+	q := &qmp{in: in, events: make(chan qmpMessage, 64), answer: make(chan qmpMessage, 1)}
 	go func() {
 		defer close(q.events)
 		defer close(q.answer)
@@ -37,7 +40,7 @@ func newQMP(in io.Writer, out io.Reader) *qmp {
 			}
 			switch {
 			case m.Event != "":
-				q.events <- m.Event
+				q.events <- m
 			case m.Return != nil || m.Error != nil:
 				q.answer <- m
 			}
@@ -70,10 +73,13 @@ func (q *qmp) command(name string, arguments, result any) error {
 	return nil
 }
 
-// wait returns when the event comes, or an error when the emulator ends first.
+// wait returns when the event comes, or an error when the guest crashes or the emulator ends first.
 func (q *qmp) wait(event string) error {
 	for e := range q.events {
-		if e == event {
+		switch {
+		case e.Event == "SHUTDOWN" && e.Data.Reason == "guest-reset": // what the kernel does after a panic
+			return &Crash{"its kernel or its init process crashed"}
+		case e.Event == event:
 			return nil
 		}
 	}

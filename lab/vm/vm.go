@@ -10,15 +10,13 @@
 package vm
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 )
 
 const (
@@ -46,6 +44,18 @@ type State string
 
 func (s State) ram() string     { return filepath.Join(string(s), "ram") }
 func (s State) devices() string { return filepath.Join(string(s), "devices") }
+
+// maxSilence is the wall time after which a guest that says nothing is taken for hanging. The agent speaks every virtual
+// second, which is 10^9 instructions: seconds even on a busy host.
+var maxSilence = 15 * time.Minute
+
+// Crash is the error of a guest that did not power off by itself.
+type Crash struct{ Reason string }
+
+func (e *Crash) Error() string { return "the guest crashed: " + e.Reason + "; --console FILE keeps what it printed" }
+
+// lastWords are what a Go program or the kernel says first when it crashes.
+var lastWords = regexp.MustCompile(`^(panic|fatal error): |Kernel panic`)
 
 // Options of a run.
 type Options struct {
@@ -93,110 +103,6 @@ func Resume(ctx context.Context, from State, job []byte, opt Options, out func([
 		}
 		return q.wait("SHUTDOWN")
 	})
-}
-
-// machine is one process of the emulator.
-type machine struct {
-	job    []byte
-	out    func([]byte)
-	ram    string
-	shared bool // writes to the memory go to the file, not to a private copy
-	opt    Options
-	extra  []string
-}
-
-// arguments of the emulator. The output leaves through descriptor 3.
-func (m *machine) arguments(jobPath string) []string {
-	share := "off"
-	if m.shared {
-		share = "on"
-	}
-	sleep := "off"
-	if m.opt.Terminal != "" {
-		sleep = "on"
-	}
-	args := []string{
-		"-accel", "tcg", "-icount", "shift=0,sleep=" + sleep, "-rtc", "base=" + ClockBase + ",clock=vm", "-seed", "42",
-		"-machine", "pc,memory-backend=ram", "-cpu", "Nehalem", "-smp", "1", "-m", fmt.Sprint(MemoryMB),
-		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", MemoryMB, m.ram, share),
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-qmp", "stdio",
-		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause",
-		"-chardev", "file,id=out,path=/proc/self/fd/3", "-device", "isa-debugcon,iobase=0xe9,chardev=out",
-		"-fw_cfg", "name=" + jobFile + ",file=" + jobPath,
-	}
-	switch {
-	case m.opt.Terminal != "":
-		args = append(args, "-chardev", "socket,id=con,server=on,wait=on,path="+m.opt.Terminal, "-serial", "chardev:con")
-	case m.opt.Console != nil:
-		args = append(args, "-chardev", "file,id=con,path=/proc/self/fd/4", "-serial", "chardev:con")
-	default:
-		args = append(args, "-serial", "null")
-	}
-	return append(args, m.extra...)
-}
-
-// run starts the emulator, lets drive talk to it, and ends it. Errors carry what the emulator printed.
-func (m *machine) run(ctx context.Context, drive func(*qmp) error) (err error) {
-	dir, err := os.MkdirTemp("", "plait-vm-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	job := filepath.Join(dir, "job")
-	if err := os.WriteFile(job, m.job, 0o600); err != nil {
-		return err
-	}
-	alive, stop := context.WithCancel(ctx)
-	defer stop()
-	cmd := exec.CommandContext(alive, Emulator, m.arguments(job)...)
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	read, lines, err := linePipe(m.out)
-	if err != nil {
-		return err
-	}
-	cmd.ExtraFiles = []*os.File{lines}
-	done := read
-	if m.opt.Console != nil {
-		consoleDone, console, err := linePipe(func(b []byte) { _, _ = m.opt.Console.Write(append(b, '\n')) })
-		if err != nil {
-			return err
-		}
-		defer func() { <-consoleDone }()
-		defer console.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, console)
-	}
-	if err := cmd.Start(); err != nil {
-		lines.Close()
-		return fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
-	}
-	lines.Close()
-	q := newQMP(stdin, stdout)
-	if err = negotiate(q); err == nil {
-		err = drive(q)
-	}
-	if q.command("quit", nil, nil) != nil {
-		stop()
-	}
-	for range q.events {
-	}
-	waitErr := cmd.Wait()
-	<-done
-	if ctx.Err() != nil && err != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s", errors.Join(err, waitErr), strings.TrimSpace(complaint.String()))
-	}
-	return nil
 }
 
 // Configuration identifies everything about a machine that its saved state depends on beside the image.

@@ -1,0 +1,175 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// machine is one process of the emulator.
+type machine struct {
+	job    []byte
+	out    func([]byte)
+	ram    string
+	shared bool // writes to the memory go to the file, not to a private copy
+	opt    Options
+	extra  []string
+}
+
+// arguments of the emulator. The output leaves through descriptor 3, what the console shows through 4.
+func (m *machine) arguments(jobPath string) []string {
+	share := "off"
+	if m.shared {
+		share = "on"
+	}
+	sleep := "off"
+	if m.opt.Terminal != "" {
+		sleep = "on"
+	}
+	args := []string{
+		"-accel", "tcg", "-icount", "shift=0,sleep=" + sleep, "-rtc", "base=" + ClockBase + ",clock=vm", "-seed", "42",
+		"-machine", "pc,memory-backend=ram", "-cpu", "Nehalem", "-smp", "1", "-m", fmt.Sprint(MemoryMB),
+		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", MemoryMB, m.ram, share),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-qmp", "stdio",
+		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause",
+		"-chardev", "file,id=out,path=/proc/self/fd/3", "-device", "isa-debugcon,iobase=0xe9,chardev=out",
+		"-fw_cfg", "name=" + jobFile + ",file=" + jobPath,
+	}
+	console := "file,id=con,path=/proc/self/fd/4"
+	if m.opt.Terminal != "" {
+		console = "socket,id=con,server=on,wait=on,path=" + m.opt.Terminal
+	}
+	return append(append(args, "-chardev", console, "-serial", "chardev:con"), m.extra...)
+}
+
+// pipes carry the lines of the guest's output and console.
+type pipes struct {
+	ends  []*os.File        // the emulator's
+	read  []<-chan struct{} // closed when all has been read
+	words string            // the first of the lastWords on the console; valid once all has been read
+}
+
+// open makes the pipes. heard is called at every line of output.
+func (m *machine) open(heard func()) (*pipes, error) {
+	p := &pipes{}
+	output := func(line []byte) {
+		heard()
+		m.out(line)
+	}
+	console := func(line []byte) {
+		if p.words == "" && lastWords.Match(line) {
+			p.words = string(bytes.TrimSpace(line))
+		}
+		if m.opt.Console != nil {
+			_, _ = m.opt.Console.Write(append(line, '\n'))
+		}
+	}
+	for _, f := range []func([]byte){output, console} {
+		read, end, err := linePipe(f)
+		if err != nil {
+			p.release()
+			return nil, err
+		}
+		p.ends, p.read = append(p.ends, end), append(p.read, read)
+	}
+	return p, nil
+}
+
+// release closes the emulator's ends in this process.
+func (p *pipes) release() {
+	for _, end := range p.ends {
+		end.Close()
+	}
+}
+
+// start starts the emulator and opens its protocol. It gets no signal from the terminal, and none survives this process.
+func start(cmd *exec.Cmd) (*qmp, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
+	}
+	return newQMP(stdin, stdout), nil
+}
+
+// process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
+func (m *machine) process(ctx context.Context, job string, lines *pipes, drive func(*qmp) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, Emulator, m.arguments(job)...)
+	var complaint bytes.Buffer
+	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
+	q, err := start(cmd)
+	lines.release()
+	if err != nil {
+		return err
+	}
+	if err = negotiate(q); err == nil {
+		err = drive(q)
+	}
+	if q.command("quit", nil, nil) != nil {
+		stop()
+	}
+	for range q.events {
+	}
+	waitErr := cmd.Wait()
+	for _, read := range lines.read {
+		<-read
+	}
+	var crash *Crash
+	switch {
+	case errors.As(err, &crash):
+		if lines.words != "" {
+			crash.Reason = lines.words
+		}
+		return crash
+	case err != nil:
+		return fmt.Errorf("%w: %s", errors.Join(err, waitErr), strings.TrimSpace(complaint.String()))
+	}
+	return nil
+}
+
+// run gives the emulator what it needs, watches over it while drive talks to it, and leaves nothing behind. Errors carry
+// what the emulator or the guest's console said.
+func (m *machine) run(ctx context.Context, drive func(*qmp) error) error {
+	dir, err := os.MkdirTemp("", "plait-vm-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	job := filepath.Join(dir, "job")
+	if err := os.WriteFile(job, m.job, 0o600); err != nil {
+		return err
+	}
+	watched, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	heard := func() {} // a person at the console may think for long
+	if m.opt.Terminal == "" {
+		watchdog := time.AfterFunc(maxSilence, func() { stop(&Crash{fmt.Sprintf("it said nothing for %v", maxSilence)}) })
+		defer watchdog.Stop()
+		heard = func() { watchdog.Reset(maxSilence) }
+	}
+	lines, err := m.open(heard)
+	if err != nil {
+		return err
+	}
+	err = m.process(watched, job, lines, drive)
+	if err != nil && watched.Err() != nil {
+		return context.Cause(watched)
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fake puts a shell script in the emulator's place. It speaks the machine protocol; what it does once the machine runs is
+// given: descriptor 3 is the guest's output, 4 its console.
+func fake(t *testing.T, runs string) {
+	t.Helper()
+	dir := t.TempDir()
+	script := `#!/bin/sh
+event() { echo '{"event": "SHUTDOWN", "data": {"guest": true, "reason": "'"$1"'"}}'; }
+while read -r request; do
+	case $request in
+	*query-status*) echo '{"return": {"status": "paused"}}' ;;
+	*'"cont"'*) echo '{"return": {}}'; ` + runs + ` ;;
+	*'"quit"'*) echo '{"return": {}}'; exit ;;
+	*) echo '{"return": {}}' ;;
+	esac
+done
+`
+	if err := os.WriteFile(filepath.Join(dir, Emulator), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Cleanup(func() {
+		if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
+
+func TestResume(t *testing.T) {
+	fake(t, `echo one >&3; echo two >&3; echo hello >&4; event guest-shutdown`)
+	var lines []string
+	var console strings.Builder
+	err := Resume(t.Context(), "", nil, Options{Console: &console}, func(b []byte) { lines = append(lines, string(b)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(lines, " "); got != "one two" || console.String() != "hello\n" {
+		t.Errorf("output %q, console %q", got, &console)
+	}
+}
+
+func TestResumeEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs  string
+		crash bool
+		want  string
+	}{
+		"agent panics":     {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; event guest-reset`, true, "panic: no such link"},
+		"kernel panics":    {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; event guest-reset`, true, "Fatal exception"},
+		"reset in silence": {`event guest-reset`, true, "its kernel or its init process crashed"},
+		"hangs":            {`exec sleep 60`, true, "it said nothing for 100ms"},
+		"emulator ends":    {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake(t, test.runs)
+			if name == "hangs" {
+				defer func(d time.Duration) { maxSilence = d }(maxSilence)
+				maxSilence = 100 * time.Millisecond
+			}
+			err := Resume(t.Context(), "", nil, Options{}, func([]byte) {})
+			var crash *Crash
+			if err == nil || errors.As(err, &crash) != test.crash || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q in it, crash: %v", err, test.want, test.crash)
+			}
+		})
+	}
+}
+
+func TestResumeIsInterrupted(t *testing.T) {
+	fake(t, `echo started >&3; exec sleep 60`)
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	if err := Resume(ctx, "", nil, Options{}, func([]byte) { stop(why) }); !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+}
+
+func TestNoEmulator(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := Resume(t.Context(), "", nil, Options{}, func([]byte) {})
+	if err == nil || !strings.Contains(err.Error(), "apt-get install qemu-system-x86") {
+		t.Errorf("error %v does not say what to install", err)
+	}
+}
