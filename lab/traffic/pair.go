@@ -56,6 +56,8 @@ func (r *run) receive(from io.Reader, arrived func(at time.Duration, n int) (don
 // pair is one connection, seen from both sides.
 type pair struct {
 	sender, receiver net.Conn
+	// listener stays open as long as the connection: further subflows of MPTCP need it.
+	listener net.Listener
 	// connectTook is how long the receiver's connect(2) took.
 	connectTook time.Duration
 }
@@ -66,23 +68,25 @@ func (r *run) connect(ctx context.Context) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
 	receiver, took, err := r.dial(ctx)
 	if err != nil {
+		l.Close()
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	sender, err := l.Accept()
 	if err != nil {
+		l.Close()
 		receiver.Close()
 		return nil, fmt.Errorf("accept on %s port %d at %s: %w", r.ends.From, r.ends.Port, r.ends.FromNS, err)
 	}
-	return &pair{sender: sender, receiver: receiver, connectTook: took}, nil
+	return &pair{sender: sender, receiver: receiver, listener: l, connectTook: took}, nil
 }
 
 func (p *pair) close() {
 	p.sender.Close()
 	p.receiver.Close()
+	p.listener.Close()
 }
 
 // both runs the two sides until both are done. The first error, or the end of ctx, cuts the connection and is returned.
