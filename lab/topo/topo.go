@@ -39,7 +39,7 @@ type Plan struct {
 	// Emulated names the links that package emu runs: in the namespace of each end it creates a TAP named like the link,
 	// with the address from MAC.
 	Emulated []string
-	// After configures the interfaces: addresses, neighbours, routes, rules, endpoints.
+	// After configures the interfaces: addresses, neighbours, routes, rules, endpoints; then come the nodes' own commands.
 	After []Step
 	// Ready says when the network has converged.
 	Ready []Check
@@ -127,6 +127,9 @@ func (t *Topology) Plan() *Plan {
 	p.After = append(p.After, t.interfaceSteps()...)
 	for _, n := range t.nodes {
 		p.After = append(p.After, t.routingSteps(n)...)
+	}
+	for _, n := range t.nodes {
+		p.After = append(p.After, step(n.name, "sh", n.spec.Run)...)
 	}
 	t.addRouters(p)
 	for _, l := range t.links {

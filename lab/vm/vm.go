@@ -52,10 +52,12 @@ var maxSilence = 15 * time.Minute
 // Crash is the error of a guest that did not power off by itself.
 type Crash struct{ Reason string }
 
-func (e *Crash) Error() string { return "the guest crashed: " + e.Reason + "; --console FILE keeps what it printed" }
+func (e *Crash) Error() string {
+	return "the guest crashed: " + e.Reason + "; --console FILE keeps what it printed"
+}
 
 // lastWords are what a Go program or the kernel says first when it crashes.
-var lastWords = regexp.MustCompile(`^(panic|fatal error): |Kernel panic`)
+var lastWords = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): |Kernel panic`)
 
 // Options of a run.
 type Options struct {
