@@ -248,6 +248,9 @@ func (c *cell) run() (*result.Cell, map[string][]byte, error) {
 		working.Go(func() { c.runApp(ctx, name) })
 	}
 	working.Go(func() { c.runTimeline(ctx) })
+	if len(c.spec.Apps) == 0 {
+		working.Go(func() { <-ctx.Done() }) // the cell lasts duration_s: what is measured may follow the last event
+	}
 	working.Wait()
 	c.out.VirtualS = seconds(time.Since(c.origin))
 	return c.collect()
