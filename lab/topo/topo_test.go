@@ -59,7 +59,7 @@ func complete(t *testing.T, both experiment.Direction, own *experiment.Direction
 }
 
 // parameters of epe.yaml, different from each other where the golden should tell them apart.
-var parameters = strings.NewReplacer("$a_mbps", "30", "$b_mbps", "15", "$queue_packets", "100", "$a_delay_ms", "10", "$b_delay_ms", "50")
+var parameters = strings.NewReplacer("$a_mbps", "30", "$b_mbps", "15", "$queue_packets", "100", "$a_delay_ms", "10", "$b_delay_ms", "50", "$a_local_pref", "200")
 
 // read returns the topology of a file, with more YAML behind it.
 func read(t *testing.T, file, more string) *Topology {
