@@ -52,6 +52,11 @@ func boot() error {
 	if err := unix.Sethostname([]byte("plait")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
+	// Without randomness from the processor the kernel takes a second to gather some, and makes the first who asks wait: it
+	// is done before the machine is saved, not during an experiment (nginx and iperf3 ask when they start).
+	if _, err := unix.Getrandom(make([]byte, 1), 0); err != nil {
+		return fmt.Errorf("wait for the kernel's random numbers: %w", err)
+	}
 	// -a goes on after a module that is not there, and its exit status says only that.
 	_ = exec.Command("modprobe", append([]string{"-a", "-q"}, modules...)...).Run()
 	return nil
