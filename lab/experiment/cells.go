@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -179,7 +180,8 @@ func (l *loader) readTraces(spec *Spec, tree *node) {
 	})
 }
 
-// trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment.
+// trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment, else
+// one of plait's own.
 func (l *loader) trace(name string) ([]uint32, error) {
 	file := filepath.Join(l.opt.Traces, name)
 	if _, err := os.Stat(file); l.opt.Traces == "" || filepath.IsAbs(name) || err != nil {
@@ -189,6 +191,9 @@ func (l *loader) trace(name string) ([]uint32, error) {
 		return opportunities, nil
 	}
 	if info, err := os.Stat(file); err != nil {
+		if own, missing := embedded.ReadFile(path.Join("trace", name)); missing == nil {
+			return link.ParseTrace(bytes.NewReader(own), name)
+		}
 		return nil, err
 	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file", file)

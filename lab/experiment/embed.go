@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-//go:embed *.yaml topology/*.yaml
+//go:embed *.yaml topology/*.yaml trace/*
 var embedded embed.FS
 
 // Info is an entry of the list of experiments or topologies.

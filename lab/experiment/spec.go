@@ -182,7 +182,7 @@ type Reorder struct {
 // Trace is a recording in mahimahi format: one line per opportunity to deliver 1500 bytes (payload of the IP layer), in
 // milliseconds from the start; at its end it starts over.
 type Trace struct {
-	// File is the path of the recording, plain or .gz, relative to the experiment file or to the directory given with --traces.
+	// File is the path of the recording, plain or .gz, relative to the experiment file or to the directory given with --traces, or the name of one of plait's own (steps.down).
 	File string `json:"file" jsonschema:"required"`
 	// StartS starts that far into the recording; with several seeds each seed adds seed_step_s.
 	StartS float64 `json:"start_s,omitempty" jsonschema:"minimum=0,maximum=86400"`
