@@ -15,6 +15,8 @@ measured, and bounds that must hold. Each cell of its parameter matrix runs in a
 one instruction takes one nanosecond: the same file, seed and image give the same bytes on any machine, busy or idle.
 
 Exit status: 0 all bounds hold, 1 a bound does not hold, 2 bad input, 3 a precondition failed, 130 interrupted.`,
+		Args: cobra.NoArgs, // an unknown command is an error, not a request for help
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newLabRun(), newLabList(), newLabShow(), newLabShell(), newLabImage(), newLabReport(), newLabDiff(), newLabDemo(), newLabReproduce())
 	return c

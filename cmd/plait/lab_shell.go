@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +47,9 @@ func newLabImage() *cobra.Command {
 		Short: "Make the guest image anew, with the newest packages of Debian",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !slices.Contains(image.Kernels(), kernel) {
+				return fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(image.Kernels(), ", "))
+			}
 			l, err := lab.New(version, 1)
 			if err != nil {
 				return err
