@@ -11,6 +11,16 @@ import (
 // console is the guest's serial line.
 const console = "/dev/ttyS0"
 
+// bashrc of the shell, and of those `at` opens in nodes.
+const bashrc = `PS1='plait:\[\e[1m\]${NODE:-outside}\[\e[0m\]# '
+at() {
+	local NODE=$1
+	export NODE
+	shift
+	ip netns exec "$NODE" "${@:-bash}"
+}
+`
+
 // Shell is the terminal of the person who uses the topology.
 type Shell struct {
 	Rows    int    `json:"rows"`
@@ -32,9 +42,7 @@ func (s *Shell) run(c *cell) error {
 	if out, err := size.CombinedOutput(); err != nil {
 		return fmt.Errorf("set up console: %w: %s", err, out)
 	}
-	rc := "PS1='plait:\\[\\e[1m\\]${NODE:-outside}\\[\\e[0m\\]# '\n" +
-		"at() { local node=$1; shift; NODE=$node ip netns exec \"$node\" \"${@:-bash}\" ${1:+} ; }\n"
-	if err := os.WriteFile("/root/.bashrc", []byte(rc), 0o644); err != nil {
+	if err := os.WriteFile("/root/.bashrc", []byte(bashrc), 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(tty, "\r\nNodes: %s\r\n`at NODE` opens a shell in a node, `at NODE COMMAND` runs a command there; exit ends the machine.\r\n\r\n",
