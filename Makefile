@@ -25,7 +25,7 @@ demo: build ## Install what is needed, run the showcase, write a report
 test: build ## Run all tests: pure ones, then with namespaces and virtual machines
 	@scripts/bootstrap lab test
 	$(GO) test ./...
-	PLAIT_TEST=vm $(GO) test -json -p 1 -timeout 40m ./... | $(GO) run ./internal/skips .ci/allowed-skips
+	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 40m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
 reproduce: build ## Run every experiment and write one report
 	@scripts/bootstrap lab
@@ -33,7 +33,7 @@ reproduce: build ## Run every experiment and write one report
 
 bench: build ## Run the benchmarks
 	@scripts/bootstrap lab
-	PLAIT_TEST=vm $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 40m ./...
+	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 40m ./...
 
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 	@scripts/bootstrap go

@@ -1,0 +1,193 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/result"
+)
+
+// TestMain builds plait, which is the guest's agent, unless $PLAIT_AGENT is one. A build of its own makes other machines
+// than `make build`, for they depend on every byte of the agent.
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if os.Getenv("PLAIT_TEST") != "vm" || os.Getenv("PLAIT_AGENT") != "" {
+			return m.Run()
+		}
+		dir, err := os.MkdirTemp("", "plait-agent-")
+		if err == nil {
+			defer os.RemoveAll(dir)
+			err = os.Setenv("PLAIT_AGENT", filepath.Join(dir, "plait"))
+		}
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", os.Getenv("PLAIT_AGENT"), "../cmd/plait")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, buildErr := build.CombinedOutput(); errors.Join(err, buildErr) != nil {
+			fmt.Fprintf(os.Stderr, "build the agent: %v: %s\n", errors.Join(err, buildErr), out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// runFile runs an experiment file as `plait lab run` does.
+func runFile(tb testing.TB, jobs int, name string, o experiment.Options) *result.File {
+	tb.Helper()
+	rung.VM(tb)
+	e, err := experiment.Load(name, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, err := New("test", jobs)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l.Terminal = nil
+	f, err := l.Run(tb.Context(), e, Options{Captures: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+// holds checks that all bounds of an experiment hold.
+func holds(t *testing.T, f *result.File) {
+	t.Helper()
+	for _, c := range f.Cells {
+		if c.Invalid != "" {
+			t.Errorf("%s %v seed %d: invalid: %s", c.Variant, c.Params, c.Seed, c.Invalid)
+		}
+	}
+	for _, b := range f.Bounds {
+		if !b.OK {
+			t.Errorf("bound does not hold: %+v", b)
+		}
+	}
+}
+
+// busy keeps the host's processors busy until the test ends.
+func busy(t *testing.T) {
+	for range 4 {
+		loop := exec.Command("sh", "-c", "while :; do :; done")
+		if err := loop.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = loop.Process.Kill()
+			_ = loop.Wait()
+		})
+	}
+}
+
+// A result file has the same bytes whatever else the host does, and however many machines run beside each other.
+func TestResultsDoNotDependOnTheHost(t *testing.T) {
+	for _, name := range []string{"lossy", "cellular", "mptcp"} {
+		t.Run(name, func(t *testing.T) {
+			path := "testdata/" + name + ".yaml"
+			first := runFile(t, 1, path, experiment.Options{})
+			holds(t, first)
+			want, err := result.Encode(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first.Cells[0].Metrics["flow"]["bytes"] == first.Cells[1].Metrics["flow"]["bytes"] {
+				t.Error("both seeds give the same number of bytes: the seed changes nothing")
+			}
+			busy(t)
+			got, err := result.Encode(runFile(t, 2, path, experiment.Options{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("two machines on a busy host give another result:\n%s", got)
+			}
+		})
+	}
+}
+
+// What makes numbers mean nothing gives none, but the reason.
+func TestInvalid(t *testing.T) {
+	f := runFile(t, 1, "testdata/invalid.yaml", experiment.Options{})
+	reasons := map[string]string{
+		"no_such_algorithm": "none-such",
+		"no_subflow":        "application flow: 1 of 3 MPTCP subflows after 1s",
+		"too_slow":          "not done 1.5 s after its start (timeout_s)",
+		"setup_fails":       "exit status 7: out of order",
+		"setup_endless":     "not done after 2m0s",
+		"change_fails":      "event at 0.5 s: run \"sh -c echo never heard of it; exit 8\" in client: exit status 8: never heard of it",
+		"agent_dies":        "the guest crashed: SIGQUIT: quit",
+		"kernel_panics":     "Kernel panic - not syncing: sysrq triggered crash",
+		"good":              "",
+	}
+	if len(f.Cells) != len(reasons) {
+		t.Errorf("%d cells, want %d", len(f.Cells), len(reasons))
+	}
+	for _, c := range f.Cells {
+		switch want := reasons[c.Variant]; {
+		case want == "" && c.Invalid != "", !strings.Contains(c.Invalid, want):
+			t.Errorf("%s: %q, want %q", c.Variant, c.Invalid, want)
+		case want != "" && (len(c.Metrics) > 0 || len(c.Series) > 0):
+			t.Errorf("%s: an invalid cell has numbers: %v", c.Variant, c.Metrics)
+		}
+	}
+	if got := Status(f); got != ExitInvalid {
+		t.Errorf("exit status %d, want %d", got, ExitInvalid)
+	}
+}
+
+func TestBGPSessionCannotBeEstablished(t *testing.T) {
+	f := runFile(t, 1, "testdata/bgp.yaml", experiment.Options{})
+	if got := f.Cells[0].Invalid; !strings.Contains(got, "not ready after 2m0s") || !strings.Contains(got, "BGP") {
+		t.Errorf("invalid: %q, want that a BGP session is not ready", got)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	holds(t, runFile(t, 2, "testdata/events.yaml", experiment.Options{}))
+}
+
+// The oldest kernel lacks seeds for netem's losses, so the lab emulates the link there.
+func TestKernels(t *testing.T) {
+	for _, name := range []string{"lossy", "mptcp"} {
+		for _, kernel := range []string{"6.1", "7.2"} {
+			t.Run(name+" "+kernel, func(t *testing.T) {
+				f := runFile(t, 1, "testdata/"+name+".yaml", experiment.Options{Set: []string{`kernel="` + kernel + `"`}, Seeds: 1})
+				holds(t, f)
+				if !strings.HasPrefix(f.Provenance.Kernel, kernel+".") {
+					t.Errorf("kernel %s, want %s", f.Provenance.Kernel, kernel)
+				}
+			})
+		}
+	}
+}
+
+// A run that is cancelled before the machine has booted leaves no half-made state.
+func TestCancelBoot(t *testing.T) {
+	rung.VM(t)
+	l, err := New("test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := filepath.Join(l.Cache, "image")
+	l.Terminal, l.Cache = nil, t.TempDir()
+	if err := os.Symlink(images, filepath.Join(l.Cache, "image")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	_, err = l.Base(ctx, "6.12", func(string) { stop(why) })
+	if !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
+	if left, _ := os.ReadDir(filepath.Join(l.Cache, "state")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
