@@ -46,7 +46,7 @@ func newLabRun() *cobra.Command {
 		Use:   "run [NAME|FILE...]",
 		Short: "Run experiments and evaluate their bounds",
 		Example: `  plait lab run tcp-single
-  plait lab run my-experiment.yaml --set links.a.rate_mbps=5,50 --seeds 5 --json result.json
+  plait lab run tcp-single --set rate=5,50 --seeds 5 --json result.json
   plait lab run --group stock --report stock.html`,
 		RunE: func(c *cobra.Command, args []string) error {
 			names, err := f.choose(args)
@@ -82,12 +82,16 @@ func (f *runFlags) choose(args []string) ([]string, error) {
 	return names, nil
 }
 
-// load reads all files before anything runs.
+// loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
 func (f *runFlags) loadAll(names []string) ([]*experiment.Experiment, error) {
 	var all []*experiment.Experiment
 	var problems error
 	for _, name := range names {
 		e, err := experiment.Load(name, f.load)
+		if errors.Is(err, experiment.ErrNoTraces) && (f.all || f.group != "") {
+			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", name, err)
+			continue
+		}
 		problems = errors.Join(problems, err)
 		all = append(all, e)
 	}

@@ -213,4 +213,5 @@ func (x *Experiment) Describe() result.Experiment {
 	return out
 }
 
-var errNoTraces = errors.New("this experiment needs recordings: give their directory with --traces DIR")
+// ErrNoTraces is the error of an experiment that replays recordings, loaded without Options.Traces.
+var ErrNoTraces = errors.New("this experiment needs recordings: give their directory with --traces DIR")

@@ -132,7 +132,7 @@ func (l *loader) expandTraces() error {
 			continue
 		}
 		if l.opt.Traces == "" {
-			return errNoTraces
+			return ErrNoTraces
 		}
 		files, err := traceFiles(l.opt.Traces)
 		if err != nil {
