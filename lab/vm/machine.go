@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // machine is one process of the emulator.
@@ -37,7 +40,7 @@ func (m *machine) arguments(jobPath string) []string {
 		"-accel", "tcg", "-icount", "shift=0,sleep=" + sleep, "-rtc", "base=" + ClockBase + ",clock=vm", "-seed", "42",
 		"-machine", "pc,memory-backend=ram", "-cpu", "Nehalem", "-smp", "1", "-m", fmt.Sprint(MemoryMB),
 		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", MemoryMB, m.ram, share),
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-qmp", "stdio",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-monitor", "stdio",
 		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause",
 		"-chardev", "file,id=out,path=/proc/self/fd/3", "-device", "isa-debugcon,iobase=0xe9,chardev=out",
 		"-fw_cfg", "name=" + jobFile + ",file=" + jobPath,
@@ -90,7 +93,7 @@ func (p *pipes) release() {
 }
 
 // start starts the emulator and opens its protocol. It gets no signal from the terminal, and none survives this process.
-func start(cmd *exec.Cmd) (*qmp, error) {
+func start(cmd *exec.Cmd, slot int) (*monitor, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -100,52 +103,71 @@ func start(cmd *exec.Cmd) (*qmp, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startOn(slot, cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
 	}
-	return newQMP(stdin, stdout), nil
+	return newMonitor(stdin, stdout)
+}
+
+// startOn starts a program on one of the cores this process may use. Two processes of plait begin with different ones.
+func startOn(slot int, cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() < 2 {
+		return cmd.Start()
+	}
+	core := (os.Getpid() + slot) % all.Count()
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			if core == 0 {
+				one.Set(cpu)
+			}
+			core--
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return err
+	}
+	return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &all))
 }
 
 // process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
-func (m *machine) process(ctx context.Context, job string, lines *pipes, drive func(*qmp) error) error {
+func (m *machine) process(ctx context.Context, job string, lines *pipes, drive func(*monitor) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, Emulator, m.arguments(job)...)
 	var complaint bytes.Buffer
 	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
-	q, err := start(cmd)
+	control, err := start(cmd, m.opt.Slot)
 	lines.release()
-	if err != nil {
+	if cmd.Process == nil {
 		return err
 	}
-	if err = negotiate(q); err == nil {
-		err = drive(q)
+	if err == nil {
+		err = ignoreMemory(control)
 	}
-	if q.command("quit", nil, nil) != nil {
-		stop()
+	if err == nil {
+		err = drive(control)
 	}
-	for range q.events {
-	}
-	waitErr := cmd.Wait()
+	_, _ = control.command("quit") // unless it has ended by itself
+	control.ended()
+	err = errors.Join(err, cmd.Wait())
 	for _, read := range lines.read {
 		<-read
 	}
-	var crash *Crash
 	switch {
-	case errors.As(err, &crash):
-		if lines.words != "" {
-			crash.Reason = lines.words
-		}
-		return crash
+	case lines.words != "":
+		return &Crash{lines.words}
 	case err != nil:
-		return fmt.Errorf("%w: %s", errors.Join(err, waitErr), strings.TrimSpace(complaint.String()))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
 	}
 	return nil
 }
 
 // run gives the emulator what it needs, watches over it while drive talks to it, and leaves nothing behind. Errors carry
 // what the emulator or the guest's console said.
-func (m *machine) run(ctx context.Context, drive func(*qmp) error) error {
+func (m *machine) run(ctx context.Context, drive func(*monitor) error) error {
 	dir, err := os.MkdirTemp("", "plait-vm-")
 	if err != nil {
 		return err

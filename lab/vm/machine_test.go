@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// fake puts a shell script in the emulator's place. It speaks the machine protocol; what it does once the machine runs is
+// fake puts a shell script in the emulator's place. It speaks as QEMU's monitor does; what it does once the machine runs is
 // given: descriptor 3 is the guest's output, 4 its console.
 func fake(t *testing.T, runs string) {
 	t.Helper()
 	dir := t.TempDir()
 	script := `#!/bin/sh
-event() { echo '{"event": "SHUTDOWN", "data": {"guest": true, "reason": "'"$1"'"}}'; }
+printf 'QEMU monitor\r\n(qemu) '
 while read -r request; do
+	printf '%s\033[K\r\n' "$request"
 	case $request in
-	*query-status*) echo '{"return": {"status": "paused"}}' ;;
-	*'"cont"'*) echo '{"return": {}}'; ` + runs + ` ;;
-	*'"quit"'*) echo '{"return": {}}'; exit ;;
-	*) echo '{"return": {}}' ;;
+	'info status') printf 'VM status: paused\r\n' ;;
+	cont) printf '(qemu) '; ` + runs + ` ;;
+	quit) exit ;;
 	esac
+	printf '(qemu) '
 done
 `
 	if err := os.WriteFile(filepath.Join(dir, Emulator), []byte(script), 0o755); err != nil {
@@ -39,7 +40,7 @@ done
 }
 
 func TestResume(t *testing.T) {
-	fake(t, `echo one >&3; echo two >&3; echo hello >&4; event guest-shutdown`)
+	fake(t, `echo one >&3; echo two >&3; echo hello >&4; exit`)
 	var lines []string
 	var console strings.Builder
 	err := Resume(t.Context(), "", nil, Options{Console: &console}, func(b []byte) { lines = append(lines, string(b)) })
@@ -57,11 +58,10 @@ func TestResumeEnds(t *testing.T) {
 		crash bool
 		want  string
 	}{
-		"agent panics":     {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; event guest-reset`, true, "panic: no such link"},
-		"kernel panics":    {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; event guest-reset`, true, "Fatal exception"},
-		"reset in silence": {`event guest-reset`, true, "its kernel or its init process crashed"},
-		"hangs":            {`exec sleep 60`, true, "it said nothing for 100ms"},
-		"emulator ends":    {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
+		"agent panics":  {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; exit`, true, "panic: no such link"},
+		"kernel panics": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exit`, true, "Fatal exception"},
+		"hangs":         {`exec sleep 60`, true, "it said nothing for 100ms"},
+		"emulator ends": {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, test.runs)

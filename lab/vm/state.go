@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,61 +54,57 @@ func copySparse(from, to string) error {
 	}
 }
 
-// negotiate opens the protocol and keeps memory out of saved states: it is in the file that backs it.
-func negotiate(q *qmp) error {
-	if err := q.command("qmp_capabilities", nil, nil); err != nil {
-		return err
+// poll is how often the emulator is asked for its status while it saves or loads a machine.
+const poll = 5 * time.Millisecond
+
+// ignoreMemory keeps memory out of saved machines: it is in the file that backs it.
+func ignoreMemory(m *monitor) error {
+	_, err := m.command("migrate_set_capability x-ignore-shared on")
+	return err
+}
+
+// await asks for the machine's status until it is, or is no longer, the one given.
+func await(m *monitor, status string, is bool) error {
+	for {
+		now, err := m.status()
+		if err != nil || (now == status) == is {
+			return err
+		}
+		time.Sleep(poll)
 	}
-	type capability struct {
-		Name string `json:"capability"`
-		On   bool   `json:"state"`
-	}
-	return q.command("migrate-set-capabilities", map[string]any{"capabilities": []capability{{"x-ignore-shared", true}}}, nil)
 }
 
 // save waits until the guest stops the machine and writes its devices beside its memory, which is in the file already.
-func save(q *qmp, dir State) error {
-	if err := q.wait("GUEST_PANICKED"); err != nil {
-		return err
+func save(m *monitor, dir State) error {
+	if err := await(m, "guest-panicked", true); err != nil {
+		return fmt.Errorf("wait for the guest: %w", err)
 	}
-	err := q.command("migrate", map[string]string{"uri": "exec:cat > '" + dir.devices() + "'"}, nil)
-	for err == nil {
-		var progress struct {
-			Status string `json:"status"`
-		}
-		if err = q.command("query-migrate", nil, &progress); err != nil {
-			break
-		}
-		switch progress.Status {
-		case "completed":
-			return nil
-		case "failed", "cancelled":
-			return fmt.Errorf("save the machine: migration %s", progress.Status)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if _, err := m.command(`migrate "exec:cat > '` + dir.devices() + `'"`); err != nil { // returns when it is done
+		return fmt.Errorf("save the machine: %w", err)
 	}
-	return fmt.Errorf("save the machine: %w", err)
+	progress, err := m.command("info migrate")
+	if err == nil && !strings.Contains(progress, "Migration status: completed") {
+		err = errors.New(progress)
+	}
+	if err != nil {
+		return fmt.Errorf("save the machine: %w", err)
+	}
+	return nil
 }
 
 // resume loads the devices and lets the machine go on from the instruction it was stopped in.
-func resume(q *qmp, from State) error {
-	err := q.command("migrate-incoming", map[string]string{"uri": "exec:cat '" + from.devices() + "'"}, nil)
-	for err == nil {
-		var machine struct {
-			Status string `json:"status"`
-		}
-		if err = q.command("query-status", nil, &machine); err != nil {
-			break
-		}
-		if machine.Status != "inmigrate" {
-			if err = q.command("cont", nil, nil); err == nil {
-				return nil
-			}
-			break
-		}
-		time.Sleep(2 * time.Millisecond)
+func resume(m *monitor, from State) error {
+	_, err := m.command(`migrate_incoming "exec:cat '` + from.devices() + `'"`)
+	if err == nil {
+		err = await(m, "inmigrate", false)
 	}
-	return fmt.Errorf("resume the machine: %w", err)
+	if err == nil {
+		_, err = m.command("cont")
+	}
+	if err != nil {
+		return fmt.Errorf("resume the machine: %w", err)
+	}
+	return nil
 }
 
 // linePipe returns a pipe whose lines are given to f; the channel closes when the last writer has closed.

@@ -63,6 +63,9 @@ var lastWords = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): |Kernel pani
 type Options struct {
 	// Console receives what the guest's kernel and agent print; nil throws it away.
 	Console io.Writer
+	// Slot numbers the machines that run at a time. Each is kept on one core: the emulator's two threads wait for each
+	// other all the time, and waking another core takes longer than most of what they do.
+	Slot int
 	// Terminal is the path of a Unix socket to make, on which the guest's console can be used; idle time then passes
 	// as it does on the host, and the run is not deterministic.
 	Terminal string
@@ -74,11 +77,8 @@ func Boot(ctx context.Context, image Image, dir State, job []byte, opt Options, 
 	if err := allocate(dir.ram()); err != nil {
 		return err
 	}
-	m := machine{job: job, out: out, ram: dir.ram(), shared: true, opt: opt, extra: []string{
-		"-kernel", image.Kernel, "-initrd", image.Initrd,
-		"-append", commandLine,
-	}}
-	return m.run(ctx, func(q *qmp) error { return save(q, dir) })
+	m := machine{job: job, out: out, ram: dir.ram(), shared: true, opt: opt, extra: boot(image)}
+	return m.run(ctx, func(q *monitor) error { return save(q, dir) })
 }
 
 // Extend resumes the machine in from, gives it the job and keeps it in dir when the guest asks for it.
@@ -87,7 +87,7 @@ func Extend(ctx context.Context, from, dir State, job []byte, out func([]byte)) 
 		return fmt.Errorf("copy saved memory: %w", err)
 	}
 	m := machine{job: job, out: out, ram: dir.ram(), shared: true, extra: []string{"-incoming", "defer"}}
-	return m.run(ctx, func(q *qmp) error {
+	return m.run(ctx, func(q *monitor) error {
 		if err := resume(q, from); err != nil {
 			return err
 		}
@@ -99,12 +99,38 @@ func Extend(ctx context.Context, from, dir State, job []byte, out func([]byte)) 
 // off. The lines the guest sends go to out.
 func Resume(ctx context.Context, from State, job []byte, opt Options, out func([]byte)) error {
 	m := machine{job: job, out: out, ram: from.ram(), opt: opt, extra: []string{"-incoming", "defer"}}
-	return m.run(ctx, func(q *qmp) error {
+	return m.run(ctx, func(q *monitor) error {
 		if err := resume(q, from); err != nil {
 			return err
 		}
-		return q.wait("SHUTDOWN")
+		q.ended()
+		return nil
 	})
+}
+
+// Live boots the image and lets it go on when it asks to be saved. Its console is at the socket opt.Terminal. A machine
+// that was saved in virtual time cannot go on in real time: its clock would jump.
+func Live(ctx context.Context, image Image, dir string, job []byte, opt Options, out func([]byte)) error {
+	ram := State(dir).ram()
+	if err := allocate(ram); err != nil {
+		return err
+	}
+	m := machine{job: job, out: out, ram: ram, opt: opt, extra: boot(image)}
+	return m.run(ctx, func(control *monitor) error {
+		if err := await(control, "guest-panicked", true); err != nil {
+			return fmt.Errorf("wait for the guest: %w", err)
+		}
+		if _, err := control.command("cont"); err != nil {
+			return fmt.Errorf("start the guest: %w", err)
+		}
+		control.ended()
+		return nil
+	})
+}
+
+// boot is what the emulator needs to boot an image.
+func boot(image Image) []string {
+	return []string{"-kernel", image.Kernel, "-initrd", image.Initrd, "-append", commandLine}
 }
 
 // Configuration identifies everything about a machine that its saved state depends on beside the image.
