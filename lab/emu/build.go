@@ -25,15 +25,25 @@ type stages struct {
 
 // builder collects the models of a direction, in the order in which a packet meets them.
 type builder struct {
-	seed   uint64
-	stream string // names the direction; with a model's name, the model's own random process
+	seed      uint64
+	link      string
+	direction string
+	// place tells models of the same kind in the direction apart: built before or after a change, and nested.
+	place  string
 	models []link.Model
 }
 
-// random is the seed of the named model: a hash, so that a model more or less leaves the processes of the others alone.
+// random is the seed of the named model's random process: a hash, so that a model more or less leaves the processes of
+// the others alone.
 func (b *builder) random(model string) uint64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s", b.seed, b.stream, model))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s %s %s", b.seed, b.link, b.direction, b.place, model))
 	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// randomOfLink is a seed that both directions of the link share.
+func (b *builder) randomOfLink(model string) uint64 {
+	both := builder{seed: b.seed, link: b.link, direction: "both", place: b.place}
+	return both.random(model)
 }
 
 func (b *builder) add(m link.Model) { b.models = append(b.models, m) }
@@ -65,7 +75,7 @@ func (b *builder) build(d *experiment.Direction) (*stages, error) {
 	if d.Then == nil {
 		return s, nil
 	}
-	b.stream += "/then"
+	b.place += "/then"
 	var err error
 	s.then, err = b.build(d.Then)
 	return s, err
@@ -93,8 +103,9 @@ func (b *builder) buildCapacity(s *stages, d *experiment.Direction) error {
 		s.capacity = m
 		b.add(m)
 	case d.WiMAX != nil:
+		// Both directions follow the movement of one terminal.
 		m := link.NewWiMAX(link.WiMAXConfig{SpeedMaxKmh: d.WiMAX.SpeedMaxKmh, CellRadiusM: d.WiMAX.CellRadiusM,
-			ARQRetries: d.WiMAX.ARQRetries, Queue: queue, Seed: b.random("wimax")})
+			ARQRetries: d.WiMAX.ARQRetries, Queue: queue, Seed: b.randomOfLink("wimax")})
 		s.capacity = m
 		b.add(m)
 	default:

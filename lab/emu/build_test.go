@@ -44,7 +44,7 @@ func wantExits(t *testing.T, l *Line, until time.Duration, want ...exit) {
 
 func build(t *testing.T, d experiment.Direction, seed uint64) *Line {
 	t.Helper()
-	l, err := Build(0, "access forward", d, seed)
+	l, err := Build(0, "access", "forward", d, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,45 +112,63 @@ func TestBuildUnusable(t *testing.T) {
 		{Cellular: &experiment.Cellular{Profile: "carrier pigeon"}},
 		{Then: &experiment.Direction{Trace: &experiment.Trace{File: "x.up"}}},
 	} {
-		if _, err := Build(0, "x", d, 1); err == nil {
+		if _, err := Build(0, "access", "forward", d, 1); err == nil {
 			t.Errorf("direction %+v was built", d)
 		}
 	}
 }
 
-// lost is which of the packets a channel loses.
-func lost(t *testing.T, d experiment.Direction, name string, seed uint64) (pattern [200]bool) {
+// outcome is what happens to packets sent at regular times: when each comes out, 0 if it is lost.
+func outcome(t *testing.T, link, direction string, d experiment.Direction, seed uint64, gap time.Duration) (at [200]time.Duration) {
 	t.Helper()
-	l, err := Build(0, name, d, seed)
+	l, err := Build(0, link, direction, d, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range pattern {
-		before := l.Dropped()
-		send(l, time.Duration(i), 0)
-		exits(l, time.Hour)
-		pattern[i] = l.Dropped() > before
+	for i := range at {
+		send(l, time.Duration(i)*gap, byte(i))
 	}
-	return pattern
+	for _, e := range exits(l, time.Hour) {
+		at[e.number] = e.at
+	}
+	return at
 }
 
 func TestBuildRandomness(t *testing.T) {
 	percent := 30.0
 	plain := experiment.Direction{LossPercent: &percent}
+	losses := func(link, direction string, d experiment.Direction, seed uint64) (lost [200]bool) {
+		for i, at := range outcome(t, link, direction, d, seed, 5*ms) {
+			lost[i] = at == 0
+		}
+		return lost
+	}
+	pattern := losses("access", "forward", plain, 1)
 	more := plain
 	more.Jitter = &experiment.Jitter{MeanMs: 1, MaxMs: 2}
 	more.Reorder = &experiment.Reorder{Percent: 10, ExtraMs: 1}
-	pattern := lost(t, plain, "access forward", 1)
-	if pattern != lost(t, more, "access forward", 1) {
+	if pattern != losses("access", "forward", more, 1) {
 		t.Error("further models changed which packets are lost")
 	}
 	for _, other := range []struct {
-		name string
-		seed uint64
-	}{{"access backward", 1}, {"core forward", 1}, {"access forward", 2}} {
-		if pattern == lost(t, plain, other.name, other.seed) {
-			t.Errorf("%s with seed %d loses the same packets", other.name, other.seed)
+		link, direction string
+		seed            uint64
+	}{{"access", "backward", 1}, {"core", "forward", 1}, {"access", "forward", 2}} {
+		if pattern == losses(other.link, other.direction, plain, other.seed) {
+			t.Errorf("%s %s with seed %d loses the same packets", other.link, other.direction, other.seed)
 		}
+	}
+}
+
+// The two directions of a mobile WiMAX link lead to one terminal, those of other links do not.
+func TestBuildWiMAXDirectionsShareMovement(t *testing.T) {
+	wimax := experiment.Direction{WiMAX: &experiment.WiMAX{CellRadiusM: 3000}} // many distances, many rates
+	forward := outcome(t, "access", "forward", wimax, 1, 0)
+	if forward != outcome(t, "access", "backward", wimax, 1, 0) {
+		t.Error("the directions differ")
+	}
+	if forward == outcome(t, "core", "forward", wimax, 1, 0) {
+		t.Error("another link is the same")
 	}
 }
 

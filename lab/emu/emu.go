@@ -7,9 +7,7 @@
 //
 // Run the tests with
 //
-//	go test ./lab/emu
-//
-// The one with devices needs root.
+//	sudo PLAIT_TEST=netns go test ./lab/emu
 package emu
 
 import (
@@ -72,7 +70,7 @@ func (e *emulator) add(l Link) error {
 		if err != nil {
 			return err
 		}
-		line, err := Build(0, l.Name+[]string{" forward", " backward"}[i], experiment.Direction{}, 0)
+		line, err := Build(0, l.Name, []string{"forward", "backward"}[i], experiment.Direction{}, 0)
 		if err != nil {
 			return err
 		}
@@ -158,12 +156,11 @@ func (d *direction) out(p link.Packet, down bool) {
 
 // wait sleeps until a device or a command is ready, or until the time of the next delivery.
 func (e *emulator) wait(next time.Duration, busy bool) error {
-	var timeout *unix.Timespec
+	timeout := time.Duration(-1)
 	if busy {
-		t := unix.NsecToTimespec(int64(max(0, next-e.now())))
-		timeout = &t
+		timeout = max(0, next-e.now())
 	}
-	if _, err := unix.Ppoll(e.poll, timeout, nil); err != nil && err != unix.EINTR {
+	if err := poll(e.poll, timeout); err != nil {
 		return fmt.Errorf("wait for packets: %w", err)
 	}
 	return nil

@@ -1,9 +1,9 @@
 package emu
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"plait.dev/plait/lab/experiment"
@@ -12,12 +12,13 @@ import (
 
 // Line is one direction of a link with everything that happens to packets there. It is a link.Model.
 type Line struct {
-	name      string
-	direction experiment.Direction
-	seed      uint64
-	gate      link.Gate
-	stages    *stages
-	// chains are the models in use, last, and those that were replaced while packets were inside.
+	link   string
+	name   string
+	spec   experiment.Direction
+	seed   uint64
+	gate   link.Gate
+	stages *stages
+	// chains are the models: those in use, last, and those that were replaced while packets were inside.
 	chains []*started
 	built  int
 	// dropped is what chains that are gone have dropped.
@@ -30,10 +31,10 @@ type started struct {
 	at time.Duration
 }
 
-// Build makes the models of a direction; they begin at time now. The name, of the link and the direction, and the seed
+// Build makes the models of one direction of a link; they begin at time now. The names of link and direction and the seed
 // determine all random processes.
-func Build(now time.Duration, name string, d experiment.Direction, seed uint64) (*Line, error) {
-	l := &Line{name: name}
+func Build(now time.Duration, link, direction string, d experiment.Direction, seed uint64) (*Line, error) {
+	l := &Line{link: link, name: direction}
 	if err := l.replace(now, d, seed); err != nil {
 		return nil, err
 	}
@@ -42,12 +43,12 @@ func Build(now time.Duration, name string, d experiment.Direction, seed uint64) 
 
 func (l *Line) replace(now time.Duration, d experiment.Direction, seed uint64) error {
 	// Models that are replaced are followed by random processes of their own, not by the same ones again.
-	b := builder{seed: seed, stream: fmt.Sprintf("%s %d", l.name, l.built)}
+	b := builder{seed: seed, link: l.link, direction: l.name, place: strconv.Itoa(l.built)}
 	s, err := b.build(&d)
 	if err != nil {
 		return err
 	}
-	l.direction, l.seed, l.stages = d, seed, s
+	l.spec, l.seed, l.stages = d, seed, s
 	l.chains = append(l.chains, &started{link.Chain(b.models...), now})
 	l.built++
 	l.retire()
@@ -59,10 +60,10 @@ func (l *Line) replace(now time.Duration, d experiment.Direction, seed uint64) e
 // that come from now on, and what is inside the old ones comes out as it would have. All that is due at now must have
 // been received. After an error nothing has changed.
 func (l *Line) Change(now time.Duration, d experiment.Direction, seed uint64) error {
-	if seed != l.seed || !reflect.DeepEqual(modelsOf(&d), modelsOf(&l.direction)) {
+	if seed != l.seed || !reflect.DeepEqual(modelsOf(&d), modelsOf(&l.spec)) {
 		return l.replace(now, d, seed)
 	}
-	l.direction = d
+	l.spec = d
 	l.stages.change(now-l.current().at, &d)
 	return nil
 }

@@ -26,10 +26,14 @@ const (
 // or written to standard error.
 func Main(stdin io.Reader, stdout io.Writer) int {
 	runtime.LockOSThread()
+	if err := becomeRealTime(); err != nil {
+		_ = json.NewEncoder(stdout).Encode(answer{Error: err.Error()})
+		return 1
+	}
 	requests, answers := json.NewDecoder(bufio.NewReader(stdin)), json.NewEncoder(stdout)
 	e, err := begin(requests)
 	if err != nil {
-		answers.Encode(answer{Error: err.Error()})
+		_ = answers.Encode(answer{Error: err.Error()})
 		return 1
 	}
 	if err := answers.Encode(answer{Ready: true}); err != nil {
@@ -49,6 +53,31 @@ func Main(stdin io.Reader, stdout io.Writer) int {
 	return 0
 }
 
+// becomeRealTime gives all threads of the process the policy SCHED_FIFO. The Go runtime spins where threads wait for each
+// other briefly: on one processor, a thread that runs before the others would spin until the kernel's limit for real-time
+// threads, 0.95 s, stops it. So they must all have the same priority from the start, which the program gets by
+// executing itself again. Its scheduler is then also told not to interrupt with signals a thread it cannot see waiting.
+func becomeRealTime() error {
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return fmt.Errorf("get scheduling policy: %w", err)
+	}
+	if attr.Policy == unix.SCHED_FIFO {
+		return nil
+	}
+	attr = &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}
+	if err := unix.SchedSetAttr(0, attr, 0); err != nil {
+		return fmt.Errorf("set scheduling policy SCHED_FIFO: %w", err)
+	}
+	if err := os.Setenv("GODEBUG", "asyncpreemptoff=1"); err != nil {
+		return err
+	}
+	if err := unix.Exec("/proc/self/exe", os.Args, os.Environ()); err != nil {
+		return fmt.Errorf("execute itself again: %w", err)
+	}
+	return nil
+}
+
 // begin reads the configuration, makes the devices and prepares the process and the thread.
 func begin(requests *json.Decoder) (*emulator, error) {
 	var c Config
@@ -61,20 +90,14 @@ func begin(requests *json.Decoder) (*emulator, error) {
 	}
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryBytes)
-	// With a second processor the scheduler has no use for the one that belongs to the thread while it sleeps, and
-	// does not take it away at every packet.
-	runtime.GOMAXPROCS(2)
+	runtime.GOMAXPROCS(2) // the thread keeps one to itself; requests need another
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set timer slack: %w", err)
-	}
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}
-	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
-		return nil, fmt.Errorf("set scheduling policy SCHED_FIFO: %w", err)
 	}
 	return e, nil
 }
 
-// runRequests decodes, hands over and answers, at normal priority, until the input ends; that is a request to quit.
+// runRequests decodes, hands over and answers, until the input ends; that is a request to quit.
 func (e *emulator) runRequests(requests *json.Decoder, answers *json.Encoder) {
 	for {
 		var r request
@@ -82,7 +105,7 @@ func (e *emulator) runRequests(requests *json.Decoder, answers *json.Encoder) {
 		if errors.Is(err, io.EOF) {
 			r.Quit = &struct{}{}
 		} else if err != nil {
-			answers.Encode(answer{Error: fmt.Sprintf("read request: %v", err)})
+			_ = answers.Encode(answer{Error: fmt.Sprintf("read request: %v", err)})
 			r.Quit = &struct{}{}
 		}
 		if a := e.handle(r); err == nil {

@@ -61,18 +61,15 @@ func (t *tap) setCarrier(up bool) error {
 
 // read reads one frame into buffer, or returns false if there is none.
 func (t *tap) read(buffer []byte) (n int, ok bool, err error) {
-	n, err = unix.Read(t.fd, buffer)
-	switch {
-	case err == nil:
+	n, errno := rawRead(t.fd, buffer)
+	switch errno {
+	case 0:
 		return n, true, nil
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+	case unix.EAGAIN, unix.EINTR:
 		return 0, false, nil
 	}
-	return 0, false, fmt.Errorf("read from %s in %s: %w", t.end.Interface, t.end.NS, err)
+	return 0, false, fmt.Errorf("read from %s in %s: %w", t.end.Interface, t.end.NS, errno)
 }
 
 // write hands a frame to the namespace. It returns false if the device is down and does not take it.
-func (t *tap) write(frame []byte) bool {
-	_, err := unix.Write(t.fd, frame)
-	return err == nil
-}
+func (t *tap) write(frame []byte) bool { return rawWrite(t.fd, frame) == 0 }
