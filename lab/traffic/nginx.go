@@ -68,7 +68,7 @@ func (r *run) serveNginx(ctx context.Context) (stop func() error, err error) {
 		return nil, err
 	}
 	if err := running.answers(ctx, filepath.Join(dir, "ready")); err != nil {
-		running.stop()
+		_ = running.stop()
 		return nil, err
 	}
 	return func() error {

@@ -192,7 +192,7 @@ func (r *run) dial(ctx context.Context) (net.Conn, time.Duration, error) {
 		return nil, 0, err
 	}
 	defer f.Close()
-	defer context.AfterFunc(ctx, func() { f.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })()
 	if e.To.IsValid() {
 		if err := unix.Bind(fd, sockaddr(e.To, 0)); err != nil {
 			return nil, 0, fmt.Errorf("bind %s at %s: %w", e.To, e.ToNS, err)
@@ -200,7 +200,7 @@ func (r *run) dial(ctx context.Context) (net.Conn, time.Duration, error) {
 	}
 	began := r.since()
 	err = unix.Connect(fd, sockaddr(e.From, e.Port))
-	if err == unix.EINPROGRESS {
+	if errors.Is(err, unix.EINPROGRESS) {
 		err = connected(f)
 	}
 	took := r.since() - began
@@ -211,6 +211,6 @@ func (r *run) dial(ctx context.Context) (net.Conn, time.Duration, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("connect %s port %d from %s: %w", e.From, e.Port, e.ToNS, err)
 	}
-	conn.(*net.TCPConn).SetKeepAlive(false)
+	_ = conn.(*net.TCPConn).SetKeepAlive(false)
 	return conn, took, nil
 }
