@@ -90,19 +90,20 @@ func (n *network) emulated(spec *experiment.Spec) emu.Config {
 // configure gives every link the parameters of the cell.
 func (n *network) configure(spec *experiment.Spec, seed int) error {
 	for _, name := range sortedKeys(spec.Links) {
-		if err := n.setLink(name, spec.Links[name], uint64(seed)); err != nil {
+		if err := n.setLink(name, spec.Links[name], uint64(seed), 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setLink gives a link its parameters, both directions complete.
-func (n *network) setLink(name string, l *experiment.Link, seed uint64) error {
+// setLink gives a link its parameters, both directions complete. change counts the events so far: netem starts its random
+// losses anew at each, and must not repeat them.
+func (n *network) setLink(name string, l *experiment.Link, seed, change uint64) error {
 	if slices.Contains(n.plan.Emulated, name) {
 		return n.emulator.Change(name, *l.Forward, *l.Backward, seed)
 	}
-	return runSteps(n.topology.LinkSteps(name, l, seed))
+	return runSteps(n.topology.LinkSteps(name, l, seed+change<<32))
 }
 
 func (n *network) startDaemons(h host) error {

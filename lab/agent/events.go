@@ -13,8 +13,8 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// happen carries out one event of the timeline.
-func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed uint64) error {
+// happen carries out one event of the timeline, the number-th.
+func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed, number uint64) error {
 	if e.Run != "" {
 		return runIn(e.Node, nil, "sh", "-c", e.Run)
 	}
@@ -22,7 +22,7 @@ func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed uint64)
 	if e.Set != nil || e.Forward != nil || e.Backward != nil {
 		l := spec.Links[e.Link]
 		l.Forward, l.Backward = l.Forward.With(e.Set).With(e.Forward), l.Backward.With(e.Set).With(e.Backward)
-		if err := n.setLink(e.Link, l, seed); err != nil {
+		if err := n.setLink(e.Link, l, seed, number); err != nil {
 			return err
 		}
 	}
@@ -74,21 +74,18 @@ func (n *network) counters(spec *experiment.Spec) []measure.Link {
 		if slices.Contains(n.plan.Emulated, name) {
 			l.Forward.Emulated, l.Backward.Emulated = n.emulatedTotals(name, true), n.emulatedTotals(name, false)
 		} else if len(spec.Links[name].Ends) == 2 {
-			for _, forward := range []bool{true, false} {
-				c := measure.Counter{}
-				c.NS, c.Dev, c.QueueDev = n.topology.Counters(name, forward)
-				if forward {
-					l.Forward = c
-				} else {
-					l.Backward = c
-				}
-			}
+			l.Forward, l.Backward = n.counter(name, true), n.counter(name, false)
 		} else {
 			continue // a LAN has no two directions
 		}
 		links = append(links, l)
 	}
 	return links
+}
+
+func (n *network) counter(link string, forward bool) measure.Counter {
+	c := n.topology.Counter(link, forward)
+	return measure.Counter{NS: c.NS, Dev: c.Device, QueueDev: c.Queue, LossDev: c.Loss, EntryDev: c.Entry}
 }
 
 // emulatedTotals asks the emulator, once for all links and directions of a sample.

@@ -139,11 +139,11 @@ func (c *cell) sleepUntil(ctx context.Context, atS float64) bool {
 
 // runTimeline lets the events happen.
 func (c *cell) runTimeline(ctx context.Context) {
-	for _, e := range c.timeline {
+	for i, e := range c.timeline {
 		if !c.sleepUntil(ctx, e.AtS) {
 			return
 		}
-		if err := c.network.happen(c.spec, e, uint64(c.seed)); err != nil {
+		if err := c.network.happen(c.spec, e, uint64(c.seed), uint64(i+1)); err != nil {
 			c.fail(fmt.Errorf("event at %g s: %w", e.AtS, err))
 			return
 		}

@@ -27,6 +27,9 @@ type Counter struct {
 	Dev string
 	// QueueDev is the device whose root qdisc is the link's queue; "" if there is none.
 	QueueDev string
+	// LossDev is the device whose root qdisc loses packets, EntryDev the one whose ingress qdisc drops them in a blackhole; "" if
+	// there is none.
+	LossDev, EntryDev string
 	// Emulated gives the totals of an emulated link; the fields above are then not looked at. It must be safe to call
 	// at any time from another goroutine.
 	Emulated func() Totals
@@ -46,9 +49,10 @@ type Totals struct {
 
 // Numbers of include/uapi/linux/{gen_stats.h,pkt_sched.h} and of struct rtnl_link_stats64 that x/sys/unix does not have.
 const (
-	tcaStatsQueue = 3
-	tcHandleRoot  = 0xffffffff
-	sizeofTCMsg   = 20
+	tcaStatsQueue   = 3
+	tcHandleRoot    = 0xffffffff
+	tcHandleIngress = 0xfffffff1
+	sizeofTCMsg     = 20
 
 	linkStatTxPackets = 1 * 8
 	linkStatTxBytes   = 3 * 8
@@ -106,41 +110,56 @@ func (l *links) reader(c Counter) (func() (Totals, error), error) {
 		}
 		l.conns[c.NS] = nl
 	}
-	var stats, queue []byte
+	k := &kernelCounter{conn: l.conns[c.NS]}
 	err := netns.Do(c.NS, func() error {
 		dev, err := net.InterfaceByName(c.Dev)
 		if err != nil {
 			return fmt.Errorf("find device %s in %s: %w", c.Dev, c.NS, err)
 		}
-		stats = statsRequest(dev.Index)
-		if c.QueueDev == "" {
-			return nil
+		k.stats = statsRequest(dev.Index)
+		for _, q := range []struct {
+			dev    string
+			parent uint32
+		}{{c.QueueDev, tcHandleRoot}, {c.LossDev, tcHandleRoot}, {c.EntryDev, tcHandleIngress}} {
+			if q.dev == "" {
+				continue
+			}
+			if dev, err = net.InterfaceByName(q.dev); err != nil {
+				return fmt.Errorf("find device %s in %s: %w", q.dev, c.NS, err)
+			}
+			k.qdiscs = append(k.qdiscs, qdisc{qdiscRequest(dev.Index, q.parent), q.dev == c.QueueDev})
 		}
-		dev, err = net.InterfaceByName(c.QueueDev)
-		if err != nil {
-			return fmt.Errorf("find device %s in %s: %w", c.QueueDev, c.NS, err)
-		}
-		queue = qdiscRequest(dev.Index)
 		return nil
 	})
-	k := &kernelCounter{conn: l.conns[c.NS], stats: stats, queue: queue}
 	return k.read, err
+}
+
+// qdisc is one whose statistics are read.
+type qdisc struct {
+	request []byte
+	queue   bool // its length is the link's queue
 }
 
 // kernelCounter reads the totals of devices. It allocates nothing.
 type kernelCounter struct {
-	conn         *conn
-	stats, queue []byte
-	totals       Totals
+	conn   *conn
+	stats  []byte
+	qdiscs []qdisc
+	totals Totals
+	length int // of the qdisc read last
 }
 
 func (k *kernelCounter) read() (Totals, error) {
 	if err := k.conn.ask(k.stats, k.parseStats); err != nil {
 		return Totals{}, fmt.Errorf("read device counters: %w", err)
 	}
-	if k.queue != nil {
-		if err := k.conn.ask(k.queue, k.parseQdisc); err != nil {
+	k.totals.Drops = 0
+	for _, q := range k.qdiscs {
+		if err := k.conn.ask(q.request, k.parseQdisc); err != nil {
 			return Totals{}, fmt.Errorf("read queue: %w", err)
+		}
+		if q.queue {
+			k.totals.QueuePackets = k.length
 		}
 	}
 	return k.totals, nil
@@ -166,12 +185,12 @@ func (k *kernelCounter) parseStats(msg []byte) error {
 	return errors.New("no counters in the answer")
 }
 
-// qdiscRequest asks for the root qdisc of a device (struct tcmsg). The kernel answers as to a change, to the group of
+// qdiscRequest asks for the qdisc of a device at its root or ingress (struct tcmsg). The kernel answers as to a change, to the group of
 // listeners; NLM_F_ECHO has it answer us (net/sched/sch_api.c, qdisc_get_notify).
-func qdiscRequest(index int) []byte {
+func qdiscRequest(index int, parent uint32) []byte {
 	data := make([]byte, sizeofTCMsg)
 	binary.NativeEndian.PutUint32(data[4:], uint32(index))
-	binary.NativeEndian.PutUint32(data[12:], tcHandleRoot)
+	binary.NativeEndian.PutUint32(data[12:], parent)
 	return request(unix.RTM_GETQDISC, unix.NLM_F_ECHO, data)
 }
 
@@ -183,8 +202,8 @@ func (k *kernelCounter) parseQdisc(msg []byte) error {
 		}
 		for kind, value := range attributes(value) {
 			if kind == tcaStatsQueue && len(value) >= 12 {
-				k.totals.QueuePackets = int(binary.NativeEndian.Uint32(value))
-				k.totals.Drops = uint64(binary.NativeEndian.Uint32(value[8:]))
+				k.length = int(binary.NativeEndian.Uint32(value))
+				k.totals.Drops += uint64(binary.NativeEndian.Uint32(value[8:]))
 				return nil
 			}
 		}

@@ -34,7 +34,7 @@ func TestParseQdisc(t *testing.T) {
 	if err := k.parseQdisc(append(make([]byte, sizeofTCMsg), attr(unix.TCA_STATS2|unix.NLA_F_NESTED, attr(tcaStatsQueue, queue))...)); err != nil {
 		t.Fatal(err)
 	}
-	if k.totals != (Totals{QueuePackets: 17, Drops: 4}) {
+	if k.totals != (Totals{Drops: 4}) || k.length != 17 {
 		t.Errorf("%+v", k.totals)
 	}
 	if k.parseQdisc(make([]byte, sizeofTCMsg)) == nil {

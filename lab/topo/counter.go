@@ -2,13 +2,22 @@ package topo
 
 import "net/netip"
 
-// Counters returns where the traffic of a direction of a link that the kernel runs is counted: the device, and its
-// namespace, that transmits the packets that have passed the link, and the device whose root qdisc is the queue ("" if
-// there is none). All are "" for a LAN and for an emulated link.
-func (t *Topology) Counters(linkName string, forward bool) (ns, device, queue string) {
+// Counter says where the traffic of one direction of a link is counted.
+type Counter struct {
+	// NS is the namespace of the devices.
+	NS string
+	// Device transmits the packets that have passed the link.
+	Device string
+	// Queue has the drop-tail queue as its root qdisc, Loss the random losses; Entry drops at ingress what a blackhole
+	// swallows. Each is "" if the link has no such stage.
+	Queue, Loss, Entry string
+}
+
+// Counter returns where a direction of a link that the kernel runs is counted; nothing for a LAN and for an emulated link.
+func (t *Topology) Counter(linkName string, forward bool) Counter {
 	l := t.link(linkName)
 	if l == nil {
-		return "", "", ""
+		return Counter{}
 	}
 	i := 1
 	if forward {
@@ -17,11 +26,11 @@ func (t *Topology) Counters(linkName string, forward bool) (ns, device, queue st
 	switch l.kind {
 	case staged:
 		s := l.stages()[i]
-		return wire, s.far, s.queue
+		return Counter{NS: wire, Device: s.far, Queue: s.queue, Loss: s.far, Entry: s.near}
 	case direct:
-		return l.ends[i].node.name, l.name, ""
+		return Counter{NS: l.ends[i].node.name, Device: l.name}
 	}
-	return "", "", ""
+	return Counter{}
 }
 
 // Prefix returns the IPv6 prefix meant by a link's name or by a prefix.
