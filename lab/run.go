@@ -66,10 +66,10 @@ func (r *run) all(ctx context.Context) error {
 	defer fail(nil)
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range min(r.lab.Jobs, len(r.cells)) {
+	for slot := range min(r.lab.Jobs, len(r.cells)) {
 		workers.Go(func() {
 			for i := range next {
-				if err := r.one(ctx, i); err != nil {
+				if err := r.one(ctx, i, slot); err != nil {
 					fail(err)
 				}
 			}
@@ -87,10 +87,10 @@ func (r *run) all(ctx context.Context) error {
 }
 
 // one runs one cell and stores its result. A failed precondition is a result: the cell is invalid.
-func (r *run) one(ctx context.Context, i int) error {
+func (r *run) one(ctx context.Context, i, slot int) error {
 	c := &r.cells[i]
 	out := &result.Cell{}
-	err := r.machine(ctx, i, out)
+	err := r.machine(ctx, i, slot, out)
 	var invalid *Invalid
 	var crash *vm.Crash
 	switch {
@@ -110,7 +110,7 @@ func (r *run) one(ctx context.Context, i int) error {
 }
 
 // machine resumes a machine for the cell and waits for its result.
-func (r *run) machine(ctx context.Context, i int, out *result.Cell) error {
+func (r *run) machine(ctx context.Context, i, slot int, out *result.Cell) error {
 	c := &r.cells[i]
 	job := &agent.Job{Spec: c.Spec, Seed: c.Seed}
 	state, err := r.lab.ready(ctx, r.bases[c.Spec.Kernel], job, func(s string) { r.progress.cellDoing(i, s) })
@@ -123,7 +123,7 @@ func (r *run) machine(ctx context.Context, i int, out *result.Cell) error {
 	}
 	got := false
 	var problem error
-	err = vm.Resume(ctx, state, input, vm.Options{Console: r.lab.Console}, func(line []byte) {
+	err = vm.Resume(ctx, state, input, vm.Options{Console: r.lab.Console, Slot: slot}, func(line []byte) {
 		var m agent.Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			problem = errors.Join(problem, fmt.Errorf("read the guest's message: %w", err))
@@ -150,7 +150,7 @@ func (r *run) machine(ctx context.Context, i int, out *result.Cell) error {
 		return err
 	}
 	if !got {
-		return errors.New("the guest ended without a result; run it again with --console FILE to see why")
+		return &vm.Crash{Reason: "it ended without a result"}
 	}
 	return nil
 }

@@ -28,16 +28,11 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 		return err
 	}
 	doing := func(s string) { fmt.Fprintln(l.Terminal, s) }
-	base, err := l.Base(ctx, c.Spec.Kernel, doing)
-	if err != nil {
+	kernel := c.Spec.Kernel
+	if _, err := l.Base(ctx, kernel, doing); err != nil { // makes the image
 		return err
 	}
-	job := &agent.Job{Spec: c.Spec, Seed: c.Seed}
-	state, err := l.ready(ctx, base, job, doing)
-	if err != nil {
-		return err
-	}
-	job.Shell = &agent.Shell{Rows: rows, Columns: columns, Term: os.Getenv("TERM")}
+	job := &agent.Job{Spec: c.Spec, Seed: c.Seed, Shell: &agent.Shell{Rows: rows, Columns: columns, Term: os.Getenv("TERM")}}
 	input, err := json.Marshal(job)
 	if err != nil {
 		return err
@@ -47,10 +42,15 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	machine, err := l.bootable(kernel, dir)
+	if err != nil {
+		return err
+	}
+	doing("booting the guest in real time and building the topology: half a minute, more with routers")
 	socket := filepath.Join(dir, "console")
 	go runTerminal(ctx, socket)
 	var problem error
-	err = vm.Resume(ctx, state, input, vm.Options{Terminal: socket}, func(line []byte) {
+	err = vm.Live(ctx, machine, dir, input, vm.Options{Terminal: socket}, func(line []byte) {
 		var m agent.Message
 		if json.Unmarshal(line, &m) == nil && m.Invalid != "" {
 			problem = &Invalid{m.Invalid}

@@ -56,12 +56,12 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	key := digest([]byte(b.Digest), []byte(qemu), []byte(vm.Configuration()))
 	b.state, err = l.state("base-"+key[:24], func(dir vm.State) error {
 		doing("booting the guest: once, about 15 s")
-		initrd := filepath.Join(string(dir), "initrd")
-		if err := img.WithAgent(agentBinary, initrd); err != nil {
+		machine, err := l.bootable(kernel, string(dir))
+		if err != nil {
 			return err
 		}
-		defer os.Remove(initrd)
-		err := vm.Boot(ctx, vm.Image{Kernel: img.Kernel, Initrd: initrd}, dir, []byte("{}"), vm.Options{Console: l.Console}, func(line []byte) {
+		defer os.Remove(machine.Initrd)
+		err = vm.Boot(ctx, machine, dir, []byte("{}"), vm.Options{Console: l.Console}, func(line []byte) {
 			var m agent.Message
 			if json.Unmarshal(line, &m) == nil && m.Boot != "" {
 				b.Kernel = m.Boot
@@ -83,7 +83,18 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	return b, errors.Join(err, json.Unmarshal(meta, b))
 }
 
-// Prepared returns the machine in which the topology of the job is ready.
+// bootable puts the agent into a copy, in dir, of the image of a kernel generation, which has been made.
+func (l *Lab) bootable(kernel, dir string) (vm.Image, error) {
+	agentBinary, err := os.ReadFile(l.Agent)
+	if err != nil {
+		return vm.Image{}, fmt.Errorf("read the agent: %w", err)
+	}
+	img, _ := image.Find(l.Cache, kernel)
+	machine := vm.Image{Kernel: img.Kernel, Initrd: filepath.Join(dir, "initrd")}
+	return machine, img.WithAgent(agentBinary, machine.Initrd)
+}
+
+// prepared returns the machine in which the topology of the job is ready.
 func (l *Lab) prepared(ctx context.Context, b *base, job *agent.Job, plan []byte, doing func(string)) (vm.State, error) {
 	key := digest([]byte(b.state), plan)
 	return l.state("topology-"+key[:24], func(dir vm.State) error {
