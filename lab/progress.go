@@ -120,7 +120,11 @@ func (p *progress) finished(i int, c *result.Cell) {
 	case c.Invalid != "":
 		p.print(fmt.Sprintf("cell %d of %d: %s, seed %d: invalid: %s", p.done, p.cells, c.Variant, c.Seed, c.Invalid))
 	case !p.terminal && time.Since(p.started) > quiet:
-		p.print(fmt.Sprintf("cell %d of %d: %s, seed %d: %.1f s virtual; about %v left", p.done, p.cells, c.Variant, c.Seed, c.VirtualS, p.left().Round(time.Second)))
+		text := fmt.Sprintf("cell %d of %d: %s, seed %d: %.1f s virtual", p.done, p.cells, c.Variant, c.Seed, c.VirtualS)
+		if left := p.left(); left > 0 {
+			text += fmt.Sprintf("; about %v left", left.Round(time.Second))
+		}
+		p.print(text)
 	}
 }
 

@@ -131,5 +131,8 @@ func (x *Experiment) checkShown(show string) error {
 			all = append(all, sortedKeys(metrics)...)
 		}
 	}
+	if len(x.load.opt.Set) > 0 { // it may be at the points that --set left out
+		return nil
+	}
 	return fmt.Errorf("there is nothing called %s%s", subject, suggest(subject, all))
 }
