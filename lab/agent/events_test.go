@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"testing"
+
+	"plait.dev/plait/lab/experiment"
+)
+
+func TestTimeline(t *testing.T) {
+	events := []experiment.Event{{AtS: 3, Link: "late"}, {AtS: 1, JitterMs: 1000, Link: "early"}}
+	drawn := map[float64]bool{}
+	for seed := range 5 {
+		got := timeline(events, seed)
+		if got[0].Link != "early" || got[1].AtS != 3 || got[0].AtS < 1 || got[0].AtS >= 2 {
+			t.Errorf("seed %d: %+v", seed, got)
+		}
+		if again := timeline(events, seed); again[0].AtS != got[0].AtS {
+			t.Errorf("seed %d draws %g, then %g", seed, got[0].AtS, again[0].AtS)
+		}
+		drawn[got[0].AtS] = true
+	}
+	if len(drawn) != 5 {
+		t.Errorf("five seeds draw %d times", len(drawn))
+	}
+	if events[1].AtS != 1 {
+		t.Error("the experiment's own timeline was changed")
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	rate, loss := 5.0, 1.0
+	for want, e := range map[string]experiment.Event{
+		"a: 5 Mbit/s":             {Link: "a", Set: &experiment.Direction{RateMbps: &rate}},
+		"a: 5 Mbit/s, 1 % loss":   {Link: "a", Forward: &experiment.Direction{RateMbps: &rate}, Backward: &experiment.Direction{LossPercent: &loss}},
+		"a: blackhole both":       {Link: "a", Blackhole: "both"},
+		"a: blackhole ends":       {Link: "a", Blackhole: "none"},
+		"a: carrier down":         {Link: "a", Carrier: "down"},
+		"isp withdraws access":    {Router: "isp", Withdraw: "access"},
+		"isp announces access":    {Router: "isp", Announce: "access"},
+		"client: address ::1/128": {Node: "client", Address: "::1/128"},
+		"client: true":            {Node: "client", Run: "true"},
+	} {
+		if got := describe(e); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestCompress(t *testing.T) {
+	want := "some result, some result, some result"
+	got, err := Expand(compress([]byte(want)))
+	if err != nil || string(got) != want {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Expand([]byte("noise")); err == nil {
+		t.Error("noise was expanded")
+	}
+}

@@ -1,0 +1,57 @@
+package image
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Only the kernel comes from another suite than the guest's own.
+func TestArguments(t *testing.T) {
+	for kernel, suite := range map[string]string{"6.1": "bookworm", "7.2": "trixie-backports"} {
+		line := strings.Join(mmdebstrapArguments(kernel, "root.tar"), " ")
+		if !strings.HasSuffix(line, " trixie root.tar") || !strings.Contains(line, "Package: linux-*\nPin: release n="+suite+"\n") {
+			t.Errorf("kernel %s: %s", kernel, line)
+		}
+	}
+	if line := strings.Join(mmdebstrapArguments(DefaultKernel, "root.tar"), " "); strings.Contains(line, "Pin:") {
+		t.Errorf("the kernel of the guest's own suite is pinned: %s", line)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	if _, err := Build(context.Background(), t.TempDir(), "5.10"); err == nil || !strings.Contains(err.Error(), "6.1, 6.12, 7.2") {
+		t.Errorf("error %v does not say which kernels there are", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Build(context.Background(), t.TempDir(), "6.12"); err == nil || !strings.Contains(err.Error(), "apt-get install mmdebstrap") {
+		t.Errorf("error %v does not say what to install", err)
+	}
+}
+
+// A build that fails says what mmdebstrap said, and leaves the image there was.
+func TestBuildFails(t *testing.T) {
+	bin, cache := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho no network >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	old := filepath.Join(cache, "image", "6.12")
+	if err := os.MkdirAll(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(old, digestFile), []byte("abc\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Build(context.Background(), cache, "6.12"); err == nil || !strings.Contains(err.Error(), "no network") {
+		t.Errorf("error %v", err)
+	}
+	if img, ok := Find(cache, "6.12"); !ok || img.Digest != "abc" {
+		t.Errorf("the old image is gone: %+v", img)
+	}
+	if left, _ := os.ReadDir(filepath.Join(cache, "image")); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
