@@ -145,7 +145,7 @@ func TestInvalid(t *testing.T) {
 
 func TestBGPSessionCannotBeEstablished(t *testing.T) {
 	f := runFile(t, 1, "testdata/bgp.yaml", experiment.Options{})
-	if got := f.Cells[0].Invalid; !strings.Contains(got, "not ready after 2m0s") || !strings.Contains(got, "BGP") {
+	if got := f.Cells[0].Invalid; !strings.Contains(got, "not ready after 1m0s") || !strings.Contains(got, "BGP") {
 		t.Errorf("invalid: %q, want that a BGP session is not ready", got)
 	}
 }

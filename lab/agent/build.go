@@ -25,7 +25,7 @@ import (
 
 // readyTimeout is the virtual time a topology may take to become ready. Three BGP hops with timers of a second need
 // about ten; what takes longer is broken.
-const readyTimeout = 120 * time.Second
+const readyTimeout = time.Minute
 
 // commandTimeout is the virtual time one command of the plan, of a node or of an event may take.
 const commandTimeout = 120 * time.Second
@@ -156,7 +156,7 @@ func (n *network) awaitReady(h host) error {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("not ready after %v: %s; %s printed %q", readyTimeout, c.What, c.Command, tail(out))
 			}
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 		}
 	}
 	return nil
