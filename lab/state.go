@@ -40,7 +40,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := l.lock("image-" + kernel)
+	unlock, err := l.lock(ctx, "image-"+kernel)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	}
 	b := &base{Digest: digest([]byte(img.Digest), agentBinary), QEMU: qemu}
 	key := digest([]byte(b.Digest), []byte(qemu), []byte(vm.Configuration()))
-	b.state, err = l.state("base-"+key[:24], func(dir vm.State) error {
+	b.state, err = l.state(ctx, "base-"+key[:24], func(dir vm.State) error {
 		doing("booting the guest: once, about 15 s")
 		machine, err := l.bootable(kernel, string(dir))
 		if err != nil {
@@ -97,7 +97,7 @@ func (l *Lab) bootable(kernel, dir string) (vm.Image, error) {
 // prepared returns the machine in which the topology of the job is ready.
 func (l *Lab) prepared(ctx context.Context, b *base, job *agent.Job, plan []byte, doing func(string)) (vm.State, error) {
 	key := digest([]byte(b.state), plan)
-	return l.state("topology-"+key[:24], func(dir vm.State) error {
+	return l.state(ctx, "topology-"+key[:24], func(dir vm.State) error {
 		doing("preparing the topology: once")
 		prepare := *job
 		prepare.Prepare = true
@@ -132,9 +132,9 @@ func (e *Invalid) Error() string { return e.Reason }
 
 // state returns the saved machine of that name, made by save if it is not in the cache. It becomes visible only when it
 // is complete.
-func (l *Lab) state(name string, save func(vm.State) error) (vm.State, error) {
+func (l *Lab) state(ctx context.Context, name string, save func(vm.State) error) (vm.State, error) {
 	dir := filepath.Join(l.Cache, "state", name)
-	unlock, err := l.lock(name)
+	unlock, err := l.lock(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -181,14 +181,24 @@ func (l *Lab) prune() {
 	}
 }
 
-// lock keeps other processes from making the same thing at the same time.
-func (l *Lab) lock(name string) (unlock func(), err error) {
+// lock keeps other processes from making the same thing at the same time. It waits until they have.
+func (l *Lab) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(l.Cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.Close())
+		}
 	}
-	return func() { f.Close() }, nil
 }
