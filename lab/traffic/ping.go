@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"plait.dev/plait/lab/netns"
 	"plait.dev/plait/lab/result"
 )
 
@@ -177,7 +178,7 @@ func ping(ctx context.Context, r *run) (*Outcome, error) {
 		return nil, errors.New("start ping: it needs the receiver's address and gap_ms greater than 0")
 	}
 	var conn net.PacketConn
-	err := inNamespace(e.FromNS, func() (err error) {
+	err := netns.Do(e.FromNS, func() (err error) {
 		conn, err = net.ListenPacket(kind.network, e.From.String())
 		return err
 	})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/lab/netns"
 )
 
 const (
@@ -53,7 +55,7 @@ func program(ctx context.Context, ns, name string, args ...string) *process {
 
 // start starts the program in its namespace.
 func (p *process) start() error {
-	if err := inNamespace(p.ns, p.Start); err != nil {
+	if err := netns.Do(p.ns, p.Start); err != nil {
 		return fmt.Errorf("start %s in %s: %w", p.Args[0], p.ns, err)
 	}
 	return nil

@@ -7,43 +7,16 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/lab/netns"
 )
 
 // sctpNoDelay is SCTP_NODELAY (include/uapi/linux/sctp.h).
 const sctpNoDelay = 3
-
-// inNamespace calls f on a thread inside the network namespace /run/netns/name. Sockets and processes made by f, in f's own
-// goroutine, stay there.
-func inNamespace(name string, f func() error) error {
-	target, err := os.Open("/run/netns/" + name)
-	if err != nil {
-		return fmt.Errorf("enter namespace %s: %w", name, err)
-	}
-	defer target.Close()
-	runtime.LockOSThread()
-	home, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter namespace %s: %w", name, err)
-	}
-	defer home.Close()
-	if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter namespace %s: %w", name, err)
-	}
-	failed := f()
-	// A thread that cannot return stays locked, so that the runtime ends it with its goroutine.
-	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("leave namespace %s: %w", name, err)
-	}
-	runtime.UnlockOSThread()
-	return failed
-}
 
 // newSocket makes a non-blocking socket of the protocol in a namespace. The same path serves all three protocols, and none
 // of Go's own defaults (MPTCP listeners, keepalives) apply.
@@ -59,7 +32,7 @@ func newSocket(ns, protocol string, addr netip.Addr) (*os.File, int, error) {
 		number = unix.IPPROTO_SCTP
 	}
 	fd := -1
-	err := inNamespace(ns, func() (err error) {
+	err := netns.Do(ns, func() (err error) {
 		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, number)
 		return err
 	})

@@ -249,7 +249,7 @@ func TestRunErrors(t *testing.T) {
 	}{
 		"congestion":  {experiment.App{Type: "stream", RateMbps: 1, Congestion: "none-such"}, e, []string{"none-such", "no such file", "available: ", "cubic", "port 5001", e.FromNS}},
 		"address":     {experiment.App{Type: "stream", RateMbps: 1}, absent, []string{"listen on 2001:db8:9::99 port 5001 at " + e.FromNS, "cannot assign"}},
-		"namespace":   {experiment.App{Type: "bursts", Bytes: 1, Count: 1}, lost, []string{"enter namespace plait-test-none"}},
+		"namespace":   {experiment.App{Type: "bursts", Bytes: 1, Count: 1}, lost, []string{"open network namespace plait-test-none"}},
 		"timeout":     {experiment.App{Type: "stream", RateMbps: 1, TimeoutS: 0.2}, e, []string{"not done 0.2 s after"}},
 		"client":      {experiment.App{Type: "command", ClientCommand: "echo why >&2; exit 3"}, e, []string{"exit status 3", "why", e.ToNS}},
 		"server":      {experiment.App{Type: "command", ServerCommand: "echo why >&2; exit 3", ClientCommand: "true"}, e, []string{"ended before", "exit status 3", "why"}},
