@@ -20,6 +20,7 @@ printf 'QEMU monitor\r\n(qemu) '
 while read -r request; do
 	printf '%s\033[K\r\n' "$request"
 	case $request in
+	'info cpus') printf '* CPU #0: thread_id=%d\r\n' $$ ;;
 	'info status') printf 'VM status: paused\r\n' ;;
 	cont) printf '(qemu) '; ` + runs + ` ;;
 	quit) exit ;;

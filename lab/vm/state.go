@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,12 +100,36 @@ func resume(m *monitor, from State) error {
 		err = await(m, "inmigrate", false)
 	}
 	if err == nil {
+		err = preferProcessor(m)
+	}
+	if err == nil {
 		_, err = m.command("cont")
 	}
 	if err != nil {
 		return fmt.Errorf("resume the machine: %w", err)
 	}
 	return nil
+}
+
+// preferProcessor lets the thread of the virtual CPU run before the emulator's main loop, which is on the same core. Between
+// the guest's HLT and the accounting of its last instructions the main loop would skip idle time from a clock that lacks
+// them (accel/tcg/icount, icount_start_warp_timer): the next timer would fire some microseconds late, and results would
+// differ in the last digits. Without the right to real-time priorities that can happen, on a busy host above all.
+func preferProcessor(m *monitor) error {
+	printed, err := m.command("info cpus") // * CPU #0: thread_id=1234
+	if err != nil {
+		return err
+	}
+	_, number, _ := strings.Cut(printed, "thread_id=")
+	thread, err := strconv.Atoi(strings.TrimSpace(number))
+	if err != nil {
+		return fmt.Errorf("find the thread of the virtual CPU: %q", printed)
+	}
+	err = unix.SchedSetAttr(thread, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
+	if errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
 }
 
 // linePipe returns a pipe whose lines are given to f; the channel closes when the last writer has closed.
