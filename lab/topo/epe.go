@@ -38,18 +38,6 @@ func (n *node) epe(x *exit) netip.Addr {
 	return hostAddress(n.ends[0].link.prefix6, 0xe0+x.number)
 }
 
-// EPEAddress returns the address of a content server whose packets leave by an exit.
-func (t *Topology) EPEAddress(nodeName, exitName string) (netip.Addr, bool) {
-	if n := t.node(nodeName); n != nil {
-		for _, x := range n.exits {
-			if x.name == exitName {
-				return n.epe(x), true
-			}
-		}
-	}
-	return netip.Addr{}, false
-}
-
 func (t *Topology) buildExits() error {
 	for _, n := range t.nodes {
 		for _, p := range n.peers {
