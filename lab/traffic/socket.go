@@ -77,11 +77,15 @@ func setCongestion(fd int, protocol, name string) error {
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
+	accepted, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return conn, conn.(*net.TCPConn).SetKeepAlive(false)
+	tcp := accepted.(*net.TCPConn)
+	if err := tcp.SetKeepAlive(false); err != nil {
+		return nil, errors.Join(err, tcp.Close())
+	}
+	return newConn(tcp)
 }
 
 // listenAddr is the sender's address, or for MPTCP the wildcard: subflows also come to the addresses it announces.
@@ -180,10 +184,12 @@ func (r *run) dial(ctx context.Context) (net.Conn, time.Duration, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("connect %s port %d from %s: %w", e.From, e.Port, e.ToNS, err)
 	}
-	conn, err := net.FileConn(f)
+	file, err := net.FileConn(f)
 	if err != nil {
 		return nil, 0, fmt.Errorf("connect %s port %d from %s: %w", e.From, e.Port, e.ToNS, err)
 	}
-	_ = conn.(*net.TCPConn).SetKeepAlive(false)
-	return conn, took, nil
+	tcp := file.(*net.TCPConn)
+	_ = tcp.SetKeepAlive(false)
+	c, err := newConn(tcp)
+	return c, took, err
 }

@@ -29,8 +29,10 @@ const (
 	// jobFile is the fw_cfg file the job comes in.
 	jobFile = "opt/plait/job"
 	// commandLine of the guest's kernel. No address space layout randomisation, no randomness from the processor: nothing
-	// may differ from boot to boot. A small TCP hash, for every sample of all sockets walks it.
-	commandLine = "console=ttyS0 quiet rdinit=/init panic=-1 mitigations=off nokaslr random.trust_cpu=off audit=0 tsc=reliable thash_entries=1024"
+	// may differ from boot to boot. A small TCP hash, for every sample of all sockets walks it. The second line leaves out
+	// hardening and accounting, which change no protocol and would be a twentieth of what a guest computes.
+	commandLine = "console=ttyS0 quiet rdinit=/init panic=-1 mitigations=off nokaslr random.trust_cpu=off audit=0 tsc=reliable thash_entries=1024" +
+		" psi=0 noautogroup lsm= init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off cgroup_disable=cpu,cpuacct,memory,io,pids"
 )
 
 // Image is what a machine boots from.
