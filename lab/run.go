@@ -39,7 +39,7 @@ type run struct {
 }
 
 // Run runs every cell of an experiment and evaluates its bounds. If ctx is cancelled it returns the cells that have
-// finished together with the cause.
+// finished, without bounds, together with the cause.
 func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*result.File, error) {
 	r := &run{lab: l, exp: exp, options: o, cells: exp.Cells(), bases: map[string]*base{}}
 	r.results = make([]*result.Cell, len(r.cells))
@@ -57,6 +57,9 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 	}
 	err := r.all(ctx)
 	f, fileErr := r.file()
+	if err != nil && f != nil {
+		err = fmt.Errorf("%s: %w; %d of %d cells have finished, the bounds are not evaluated", exp.Spec.Name, err, len(f.Cells), len(r.cells))
+	}
 	return f, errors.Join(err, fileErr)
 }
 
@@ -205,7 +208,9 @@ func (r *run) file() (*result.File, error) {
 			f.Cells = append(f.Cells, *c)
 		}
 	}
-	f.Bounds, f.Paper = r.exp.Evaluate(f.Cells)
+	if len(f.Cells) == len(r.results) {
+		f.Bounds, f.Paper = r.exp.Evaluate(f.Cells)
+	}
 	return f, nil
 }
 

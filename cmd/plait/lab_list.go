@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -52,8 +54,12 @@ func newLabShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s (%s)\n%s\n\n%s\n%d cells", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw(), len(cells))
-			fmt.Printf("; the first: %v, %s, seed %d\n", cells[0].Params, cells[0].Variant, cells[0].Seed)
+			fmt.Printf("%s (%s)\n%s\n\n%s\n", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw())
+			fmt.Printf("cells: %d; the first: %s, seed %d", len(cells), cells[0].Variant, cells[0].Seed)
+			for _, name := range slices.Sorted(maps.Keys(cells[0].Params)) {
+				fmt.Printf(", %s %v", name, cells[0].Params[name])
+			}
+			fmt.Println()
 			for _, b := range e.Spec.Bounds {
 				fmt.Printf("bound: %s\n       because %s\n", b.Expect, b.Because)
 			}
