@@ -10,7 +10,7 @@ import (
 // happens is not deterministic. The watchdog sees it as two ticks that are too far apart; what a busy guest adds to an
 // interval is milliseconds.
 const (
-	watchdogTick = 100 * time.Millisecond
+	watchdogTick = 500 * time.Millisecond
 	watchdogJump = time.Second
 )
 
