@@ -127,10 +127,8 @@ func (c *checker) checkResults(app *App, path string) {
 		if !metricName.MatchString(name) || slices.Contains(reservedWords, name) {
 			c.add(key, "the name of a metric is lower-case letters, digits and _")
 		}
-		for _, m := range flowMetrics.Metrics {
-			if m.Name == name {
-				c.add(key, "every command has a metric %s already", name)
-			}
+		if slices.ContainsFunc(app.ownMetrics(c.spec.Measure), func(m Metric) bool { return m.Name == name }) {
+			c.add(key, "the command has a metric %s already", name)
 		}
 		if strings.HasPrefix(how, ".") {
 			continue

@@ -20,17 +20,24 @@ type metricGroup struct {
 	Metrics []Metric
 }
 
-var flowMetrics = metricGroup{"download, stream, bursts and command", []Metric{
-	{"goodput_mbps", "Mbit/s", "Application data that arrived, divided by the time from the start to the last byte."},
-	{"bytes", "bytes", "Application data that arrived."},
+var startMetrics = metricGroup{"every application", []Metric{
 	{"start_s", "s", "When the application started, on the clock of the timeline."},
-	{"completion_s", "s", "From the start to the last byte."},
-	{"longest_silence_ms", "ms", "The longest time without a byte at the receiver while some were due."},
-	{"min_second_mbps", "Mbit/s", "Goodput of the worst whole second; none if the application lasted less than one."},
-	{"connect_ms", "ms", "From the start to the connection being established; none for commands and client: curl."},
 }}
 
-var probeMetrics = metricGroup{"download, stream, bursts and command, with measure.probe", []Metric{
+var completionMetrics = metricGroup{"download, stream, bursts and command", []Metric{
+	{"completion_s", "s", "From the start to the last byte, or to the end of the client command."},
+}}
+
+// flowMetrics are counted where the lab itself receives: it does not see what other programs receive.
+var flowMetrics = metricGroup{"download, stream and bursts", []Metric{
+	{"goodput_mbps", "Mbit/s", "Application data that arrived, divided by the time from the start to the last byte."},
+	{"bytes", "bytes", "Application data that arrived."},
+	{"longest_silence_ms", "ms", "The longest time without a byte at the receiver while some were due."},
+	{"min_second_mbps", "Mbit/s", "Goodput of the worst whole second; none if the application lasted less than one."},
+	{"connect_ms", "ms", "From the start to the connection being established; none if curl was ended early."},
+}}
+
+var probeMetrics = metricGroup{"download, stream, bursts and command, with measure.probe, unless protocol is sctp", []Metric{
 	{"dup_acks", "", "Duplicate ACKs that arrived at the sender."},
 	{"fast_retransmits", "", "Segments sent again by fast recovery."},
 	{"timeout_retransmits", "", "Segments sent again after a retransmission timeout."},
@@ -122,28 +129,40 @@ const fairness = "fairness"
 // metricGroups is all metrics there are.
 func metricGroups() []metricGroup {
 	return []metricGroup{
-		flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["ping"],
+		startMetrics, completionMetrics, flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["ping"],
 		mptcpMetrics, probeMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, fairnessMetrics,
 	}
 }
 
-// Metrics are the metrics every application has in a result of this cell's spec.
+// Metrics are the metrics the application has in a result of this cell's spec.
 func (a *App) Metrics(measure Measure) []Metric {
-	list := slices.Clone(appMetrics[a.Type].Metrics)
-	if a.Type != "ping" {
-		list = append(list, flowMetrics.Metrics...)
-		if measure.Probe {
-			list = append(list, probeMetrics.Metrics...)
-		}
-	}
-	if a.Protocol == "mptcp" {
-		list = append(list, mptcpMetrics.Metrics...)
-	}
+	list := a.ownMetrics(measure)
 	for _, name := range sortedKeys(a.Results) {
 		list = append(list, Metric{Name: name, Meaning: fmt.Sprintf("Read from the command's output with %s.", a.Results[name])})
 	}
 	return list
 }
+
+// ownMetrics are those without the results that a command reads.
+func (a *App) ownMetrics(measure Measure) []Metric {
+	list := slices.Concat(appMetrics[a.Type].Metrics, startMetrics.Metrics)
+	if a.Type != "ping" {
+		list = append(list, completionMetrics.Metrics...)
+		if measure.Probe && a.Protocol != "sctp" {
+			list = append(list, probeMetrics.Metrics...)
+		}
+	}
+	if a.hasGoodput() {
+		list = append(list, flowMetrics.Metrics...)
+	}
+	if a.Protocol == "mptcp" {
+		list = append(list, mptcpMetrics.Metrics...)
+	}
+	return list
+}
+
+// hasGoodput says that the lab receives the application's data itself, and so can count it.
+func (a *App) hasGoodput() bool { return a.Type != "ping" && a.Type != "command" }
 
 // Metrics are the metrics of a cell by the name they have in its result: application, node, link or fairness.
 func (s *Spec) Metrics() map[string][]Metric {
