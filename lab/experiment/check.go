@@ -194,36 +194,15 @@ func (c *checker) checkPeer(name, peer string, router *Router, path string) {
 // checkRoute reports what can be neither a link nor a prefix.
 func (c *checker) checkRoute(path, what string) {
 	if p, err := netip.ParsePrefix(what); err == nil {
-		if p != p.Masked() {
+		switch {
+		case !p.Addr().Is6():
+			c.add(path, "%s is not an IPv6 prefix; the routers exchange no others", what)
+		case p != p.Masked():
 			c.add(path, "%s has bits behind its length; did you mean %s?", what, p.Masked())
 		}
 		return
 	}
 	c.known(path, "link (or prefix)", what, sortedKeys(c.spec.Links))
-}
-
-func (c *checker) checkMeasure() {
-	for i, name := range c.spec.Measure.Routes {
-		c.isNode(fmt.Sprintf("measure.routes.%d", i), name)
-	}
-	for i, capture := range c.spec.Measure.Pcap {
-		path := fmt.Sprintf("measure.pcap.%d", i)
-		node, link, ok := strings.Cut(capture, "/")
-		if !ok {
-			c.add(path, "%s is not of the form node/link", capture)
-		} else if c.isNode(path, node) {
-			c.isEnd(path, link, node)
-		}
-	}
-	for i, name := range c.spec.Measure.Jain {
-		path := fmt.Sprintf("measure.jain.%d", i)
-		if c.isApp(path, name) && c.spec.Apps[name].Type == "ping" {
-			c.add(path, "%s has no goodput", name)
-		}
-	}
-	if len(c.spec.Measure.Jain) == 1 {
-		c.add("measure.jain", "fairness needs two applications")
-	}
 }
 
 // check reports everything wrong with a spec that follows the schema.

@@ -1,0 +1,72 @@
+package experiment
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+func (c *checker) checkMeasure() {
+	for i, name := range c.spec.Measure.Routes {
+		c.isNode(fmt.Sprintf("measure.routes.%d", i), name)
+	}
+	c.checkFollowed()
+	for i, capture := range c.spec.Measure.Pcap {
+		path := fmt.Sprintf("measure.pcap.%d", i)
+		node, link, ok := strings.Cut(capture, "/")
+		if !ok {
+			c.add(path, "%s is not of the form node/link", capture)
+		} else if c.isNode(path, node) {
+			c.isEnd(path, link, node)
+		}
+	}
+	for i, name := range c.spec.Measure.Jain {
+		path := fmt.Sprintf("measure.jain.%d", i)
+		if c.isApp(path, name) && c.spec.Apps[name].Type == "ping" {
+			c.add(path, "%s has no goodput", name)
+		}
+	}
+	if len(c.spec.Measure.Jain) == 1 {
+		c.add("measure.jain", "fairness needs two applications")
+	}
+}
+
+// checkFollowed reports events from which measure.routes cannot tell what to follow: it needs one prefix.
+func (c *checker) checkFollowed() {
+	if len(c.spec.Measure.Routes) == 0 {
+		return
+	}
+	first := ""
+	for i, event := range c.spec.Timeline {
+		for _, change := range []struct{ key, what string }{{"announce", event.Announce}, {"withdraw", event.Withdraw}} {
+			switch {
+			case change.what == "":
+			case first == "":
+				first = change.what
+			case c.prefix6(change.what) != c.prefix6(first):
+				c.add(join(join("timeline", strconv.Itoa(i)), change.key),
+					"measure.routes can follow one prefix only, and the timeline changes both %s and %s; make an experiment of each", first, change.what)
+			}
+		}
+	}
+	if first == "" {
+		c.add("measure.routes", "no event of the timeline announces or withdraws the prefix whose routes are to be followed, at least in one cell; add one, or leave routes out")
+	}
+}
+
+// prefix6 is what is announced: a link's prefix or one that is given as such.
+func (c *checker) prefix6(what string) string {
+	link := c.spec.Links[what]
+	switch {
+	case link == nil:
+	case link.Prefix6 != "":
+		what = link.Prefix6
+	default:
+		what = fmt.Sprintf("2001:db8:%d::/64", link.Index)
+	}
+	if p, err := netip.ParsePrefix(what); err == nil {
+		return p.String()
+	}
+	return what
+}
