@@ -21,7 +21,7 @@ var keysByType = []appKeys{
 	{"stream", []string{"rate_mbps"}, []string{"protocol", "congestion", "min_subflows"}},
 	{"bursts", []string{"bytes", "gap_ms", "count"}, []string{"protocol", "congestion", "min_subflows", "warmup", "open_loop"}},
 	{"ping", []string{"gap_ms", "count"}, nil},
-	{"command", []string{"client_command"}, []string{"protocol", "congestion", "min_subflows", "server_command", "results"}},
+	{"command", []string{"client_command"}, []string{"protocol", "min_subflows", "server_command", "results"}},
 }
 
 var commonAppKeys = []string{
@@ -43,6 +43,9 @@ func (c *checker) checkApps() {
 		}
 		if app.Protocol == "sctp" && (app.Server == "nginx" || app.Client == "curl") {
 			c.add(join(path, "protocol"), "nginx and curl do not speak SCTP; use server: go and client: go")
+		}
+		if app.Protocol == "sctp" && app.Congestion != "" {
+			c.add(join(path, "congestion"), "SCTP has its own congestion control and no other; leave the key out")
 		}
 		if app.Count > 0 && app.Warmup >= app.Count {
 			c.add(join(path, "warmup"), "none of the %d bursts is left to count", app.Count)
@@ -92,6 +95,9 @@ func (c *checker) checkAppEnds(app *App, path string) {
 	}
 	if to && app.ToLink != "" {
 		c.isEnd(join(path, "to_link"), app.ToLink, app.To)
+	}
+	if from && to && app.From != app.To {
+		c.checkPath(join(path, "to"), app.From, app.To)
 	}
 }
 

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -42,4 +43,64 @@ func TestCommandMetrics(t *testing.T) {
 	}
 	refuses(t, "measure: {probe: true}\n"+file("dup_acks: .end", "dup_acks"), "already")
 	accepts(t, "measure: {probe: true}\n"+file("", "dup_acks"))
+}
+
+func TestCongestionWhereThereIsNone(t *testing.T) {
+	refuses(t, two+"apps: {f: {type: download, from: server, to: client, bytes: 9, protocol: sctp, congestion: cubic}}",
+		"test.yaml:5:80: apps.f.congestion: SCTP has its own congestion control")
+	refuses(t, two+"apps: {f: {type: command, from: server, to: client, client_command: x, congestion: cubic}}",
+		"test.yaml:5:72: apps.f.congestion: congestion is not for type command")
+}
+
+const speakers = two + `routers:
+  server: {asn: 64496, announce: [a], peers: {client: {}}}
+  client: {asn: 64497, peers: {}}
+duration_s: 9
+measure: {routes: [client]}
+`
+
+func TestFollowedRoutes(t *testing.T) {
+	refuses(t, speakers, "test.yaml:9:11: measure.routes: no event of the timeline announces or withdraws")
+	accepts(t, speakers+`timeline:
+  - {at_s: 1, router: server, withdraw: a}
+  - {at_s: 2, router: server, announce: a}
+  - {at_s: 3, router: server, announce: "2001:db8:1::/64"}
+`)
+	refuses(t, speakers+`timeline:
+  - {at_s: 1, router: server, withdraw: a}
+  - {at_s: 2, router: server, announce: "2001:db8:7::/64"}
+`, "test.yaml:12:31: timeline.1.announce: measure.routes can follow one prefix only, and the timeline changes both a and 2001:db8:7::/64")
+	refuses(t, speakers+`timeline: [{at_s: 2, router: server, announce: 10.9.0.0/24}]`, "10.9.0.0/24 is not an IPv6 prefix")
+}
+
+func TestPath(t *testing.T) {
+	file := func(rest string) string {
+		return "apps: {flow: {type: download, from: server, to: client, bytes: 9}}\n" + rest
+	}
+	line := "links: {a: {ends: [server, mid]}, b: {ends: [mid, client]}}\n"
+	refuses(t, file(line), "test.yaml:4:45: apps.flow.to: there is no path from server to client: node mid does not forward (nodes.mid.forward: true)")
+	refuses(t, file(line+"nodes: {client: {gateway: mid}}"), "node mid does not forward")
+	refuses(t, file("links: {a: {ends: [server, mid]}, b: {ends: [other, client]}}"), "there is no path from server to client: no links join them")
+	accepts(t, file(line+"nodes: {mid: {forward: true}}"))
+	accepts(t, file(line+"nodes: {mid: {forward: true}, client: {gateway: mid}}"))
+	accepts(t, file(line+"nodes: {mid: {sysctl: {net.ipv6.conf.all.forwarding: 1}}}"))
+	accepts(t, file(line+"routers: {mid: {asn: 64496, peers: {}}}"))
+	lan := "links: {lan: {ends: [server, x, left]}, far: {ends: [left, right]}, wan: {ends: [x, right, client]}}\n"
+	refuses(t, file(lan), "node x does not forward")
+	accepts(t, file(lan+"nodes: {x: {forward: true}}"))
+	accepts(t, file(lan+"nodes: {left: {forward: true}, right: {forward: true}}"))
+	refuses(t, file(lan+"nodes: {left: {forward: true}}"), "there is no path from server to client: node x")
+}
+
+// TestLabFiles: the files of the lab's own tests load; what is wrong with them shows in the guest.
+func TestLabFiles(t *testing.T) {
+	files, err := filepath.Glob("../testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		if _, err := Load(file, Options{}); err != nil {
+			t.Error(err)
+		}
+	}
 }
