@@ -80,7 +80,7 @@ func (l *loader) resolve(b *bindings) *Spec {
 		spec.Links[name].Index = i + 1
 	}
 	l.readTraces(spec, tree)
-	check(spec, tree, &l.problems)
+	check(spec, tree, l.tree.get("apps").keys(), &l.problems)
 	if len(l.problems) > before {
 		return nil
 	}
@@ -126,6 +126,7 @@ func decode(inst any, spec *Spec) error {
 
 // complete brings a checked spec into the form the guest works from.
 func complete(spec *Spec) {
+	presentJain(spec)
 	for _, link := range spec.Links {
 		link.Forward, link.Backward = link.Direction.With(link.Forward), link.Direction.With(link.Backward)
 		link.Direction = Direction{}

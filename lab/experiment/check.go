@@ -13,6 +13,7 @@ type checker struct {
 	tree     *node
 	problems *Problems
 	nodes    []string
+	declared []string          // applications of the file, of which this cell may leave some out
 	exits    map[string]string // exit -> path of its peer
 }
 
@@ -20,15 +21,11 @@ func (c *checker) add(path, format string, args ...any) {
 	c.problems.add(c.tree.find(strings.Split(path, ".")), path, format, args...)
 }
 
-// isNode, isLink and isApp report a name that does not exist.
+// isNode and isLink report a name that does not exist.
 func (c *checker) isNode(path, name string) bool { return c.known(path, "node", name, c.nodes) }
 
 func (c *checker) isLink(path, name string) bool {
 	return c.known(path, "link", name, sortedKeys(c.spec.Links))
-}
-
-func (c *checker) isApp(path, name string) bool {
-	return c.known(path, "application", name, sortedKeys(c.spec.Apps))
 }
 
 func (c *checker) known(path, what, name string, all []string) bool {
@@ -205,9 +202,9 @@ func (c *checker) checkRoute(path, what string) {
 	c.known(path, "link (or prefix)", what, sortedKeys(c.spec.Links))
 }
 
-// check reports everything wrong with a spec that follows the schema.
-func check(spec *Spec, tree *node, problems *Problems) {
-	c := &checker{spec: spec, tree: tree, problems: problems, nodes: spec.NodeNames(), exits: map[string]string{}}
+// check reports everything wrong with a spec that follows the schema. Apps are all applications of the file.
+func check(spec *Spec, tree *node, apps []string, problems *Problems) {
+	c := &checker{spec: spec, tree: tree, problems: problems, nodes: spec.NodeNames(), declared: apps, exits: map[string]string{}}
 	for _, name := range sortedKeys(spec.Routers) {
 		for _, peer := range sortedKeys(spec.Routers[name].Peers) {
 			path := fmt.Sprintf("routers.%s.peers.%s.exit", name, peer)

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,14 +22,32 @@ func (c *checker) checkMeasure() {
 			c.isEnd(path, link, node)
 		}
 	}
-	for i, name := range c.spec.Measure.Jain {
+	c.checkJain()
+}
+
+// checkJain lets applications be named that this cell leaves out (when), see presentJain.
+func (c *checker) checkJain() {
+	names := c.spec.Measure.Jain
+	for i, name := range names {
 		path := fmt.Sprintf("measure.jain.%d", i)
-		if c.isApp(path, name) && c.spec.Apps[name].Type == "ping" {
-			c.add(path, "%s has no goodput", name)
+		app := c.spec.Apps[name]
+		switch {
+		case slices.Contains(names[:i], name):
+			c.add(path, "%s is listed twice", name)
+		case c.known(path, "application", name, c.declared) && app != nil && !app.hasGoodput():
+			c.add(path, "%s has no goodput: the lab does not count what a %s receives", name, app.Type)
 		}
 	}
-	if len(c.spec.Measure.Jain) == 1 {
+	if len(names) == 1 {
 		c.add("measure.jain", "fairness needs two applications")
+	}
+}
+
+// presentJain leaves fairness to the applications that are in the cell; one alone has none.
+func presentJain(spec *Spec) {
+	spec.Measure.Jain = slices.DeleteFunc(spec.Measure.Jain, func(name string) bool { return spec.Apps[name] == nil })
+	if len(spec.Measure.Jain) < 2 {
+		spec.Measure.Jain = nil
 	}
 }
 

@@ -104,3 +104,29 @@ func TestLabFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestJainOfThoseThere: fairness is between the named applications that a cell has.
+func TestJainOfThoseThere(t *testing.T) {
+	file := func(jain string) string {
+		return two + "params: {n: 1}\nmatrix: {n: [1, 2, 3]}\nmeasure: {jain: [" + jain + "]}\napps:\n" +
+			"  one: {type: download, from: server, to: client, bytes: 9}\n" +
+			"  two: {type: download, when: n > 1, from: server, to: client, bytes: 9}\n" +
+			"  three: {type: stream, when: n > 2, from: server, to: client, rate_mbps: 1, stop_s: 2}\n" +
+			"  tool: {type: command, when: n > 2, from: server, to: client, client_command: x}\n"
+	}
+	x := mustLoad(t, file("one, three, two")+"bounds: [{because: x, when: n > 1, expect: fairness.jain_mean > 0}]\n", Options{})
+	for i, want := range []string{"", "one two", "one three two"} {
+		spec := x.Cells()[i].Spec
+		if got := strings.Join(spec.Measure.Jain, " "); got != want {
+			t.Errorf("cell %d: %s, want %s", i, got, want)
+		}
+		if (spec.Metrics()[fairness] != nil) != (want != "") {
+			t.Errorf("cell %d: fairness %v", i, spec.Metrics()[fairness])
+		}
+	}
+	refuses(t, file("one, two")+"bounds: [{because: x, expect: fairness.jain_mean > 0}]\n", "limit it with when")
+	refuses(t, file("one, tow"), "measure.jain.1: there is no application tow; did you mean two?")
+	refuses(t, file("one, tool"), "measure.jain.1: tool has no goodput")
+	refuses(t, file("one, one"), "measure.jain.1: one is listed twice")
+	refuses(t, file("one"), "measure.jain: fairness needs two applications")
+}

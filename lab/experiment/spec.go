@@ -51,7 +51,7 @@ type Spec struct {
 	Timeline []Event `json:"timeline,omitempty"`
 	// Measure says what is recorded beyond each application's own metrics.
 	Measure Measure `json:"measure,omitempty"`
-	// DurationS ends the cell after this many seconds of virtual time; without it the cell ends with its last application.
+	// DurationS ends the cell after this many seconds of virtual time; without it the cell ends with its last application or event of the timeline, whichever is later.
 	DurationS float64 `json:"duration_s,omitempty" jsonschema:"exclusiveMinimum=0,maximum=86400"`
 	// Bounds decide: the run fails (exit status 1) if one does not hold.
 	Bounds []Bound `json:"bounds,omitempty"`
@@ -347,7 +347,7 @@ type Measure struct {
 	Probe bool `json:"probe,omitempty"`
 	// Pcap lists node/link captures to keep, e.g. client/access.
 	Pcap []string `json:"pcap,omitempty"`
-	// Jain computes Jain's index over time for these applications, as fairness.jain_mean and a series.
+	// Jain computes Jain's index over time for those of these applications that are in the cell, if two are, as fairness.jain_mean and a series.
 	Jain []string `json:"jain,omitempty"`
 }
 
