@@ -3,7 +3,6 @@ package experiment
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,14 +32,7 @@ func (x *Experiment) checkExpressions() {
 		report(join(path, "metric"), x.try(p.Metric, groups(points, false), false, false))
 	}
 	for i, plot := range x.Spec.Plots {
-		path := join("plots", strconv.Itoa(i))
-		_, err := x.where(plot.When)
-		report(join(path, "when"), err)
-		report(join(path, "x"), x.checkAxis(plot.X))
-		report(join(path, "y"), x.checkAxis(plot.Y))
-		for j, show := range plot.Show {
-			report(fmt.Sprintf("%s.show.%d", path, j), x.checkShown(show))
-		}
+		x.checkPlot(plot, join("plots", strconv.Itoa(i)), report)
 	}
 }
 
@@ -93,46 +85,4 @@ func (x *Experiment) trySide(side *expression, env map[string]any) error {
 	}
 	_, err = number(v)
 	return err
-}
-
-// checkAxis reports an axis of a plot that is not a parameter of the matrix.
-func (x *Experiment) checkAxis(name string) error {
-	if name == "" {
-		return nil
-	}
-	x.load.used[name] = true
-	var all []string
-	for _, axis := range x.Axes {
-		all = append(all, axis.Names...)
-	}
-	if slices.Contains(all, name) || len(x.load.opt.Set) > 0 {
-		return nil
-	}
-	return fmt.Errorf("%s is not a parameter of the matrix%s", name, suggest(name, all))
-}
-
-// checkShown reports a metric or series of something that does not exist; * stands for anything.
-func (x *Experiment) checkShown(show string) error {
-	subject, _, ok := strings.Cut(show, ".")
-	if !ok {
-		return fmt.Errorf("%s is not of the form name.metric", show)
-	}
-	subject, _, _ = strings.Cut(subject, "/") // a subflow
-	if strings.Contains(subject, "*") {
-		return nil
-	}
-	var all []string
-	for _, p := range x.points {
-		for _, cell := range p.cells {
-			metrics := cell.Spec.Metrics()
-			if metrics[subject] != nil {
-				return nil
-			}
-			all = append(all, sortedKeys(metrics)...)
-		}
-	}
-	if len(x.load.opt.Set) > 0 { // it may be at the points that --set left out
-		return nil
-	}
-	return fmt.Errorf("there is nothing called %s%s", subject, suggest(subject, all))
 }

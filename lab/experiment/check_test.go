@@ -130,3 +130,32 @@ func TestJainOfThoseThere(t *testing.T) {
 	refuses(t, file("one, one"), "measure.jain.1: one is listed twice")
 	refuses(t, file("one"), "measure.jain: fairness needs two applications")
 }
+
+func TestPlots(t *testing.T) {
+	file := func(plot string) string {
+		return two + "params: {n: 1, m: 1}\nmatrix: {n: [1, 2], m: [1, 2]}\nmeasure: {sockets: true}\napps:\n" +
+			"  flow: {type: download, from: server, to: client, bytes: $(n * m)}\n" +
+			"  late: {type: bursts, when: n > 1, from: server, to: client, bytes: 9, gap_ms: 9, count: 9}\n" +
+			"plots:\n  - " + plot + "\n"
+	}
+	for _, plot := range []string{
+		"{kind: series, show: [flow.goodput_mbps, flow/3.cwnd_packets, flow/*.srtt_ms, '*.goodput_mbps']}",
+		"{kind: bars, show: [flow.goodput_mbps, late.mean_ms, a.forward_drops, client.timeouts, flow/1.delivered_bytes], x: n}",
+		"{kind: cdf, show: [late.latency_ms], when: n == 2}",
+		"{kind: heat, show: ['flow.*'], x: n, y: m}",
+	} {
+		accepts(t, file(plot))
+	}
+	for plot, want := range map[string]string{
+		"{kind: bars, show: [flow.goodput_mbsp]}":               "12:25: plots.0.show.0: there is no metric called flow.goodput_mbsp, which is what kind: bars draws; did you mean flow.goodput_mbps?",
+		"{kind: series, show: [flow.completion_s]}":             "there is no series called flow.completion_s, which is what kind: series draws",
+		"{kind: cdf, show: [late.mean_ms]}":                     "there is no sample called late.mean_ms, which is what kind: cdf draws; late has first_last_ms, latency_ms",
+		"{kind: box, show: [late.latency_ms], when: n == 1}":    "there is no sample called late.latency_ms",
+		"{kind: series, show: [a.forward_mbps]}":                "there is no series called a.forward_mbps",
+		"{kind: heat, show: [flow.goodput_mbps], x: n}":         "12:5: plots.0: a figure of kind heat needs x and y",
+		"{kind: bars, show: [flow.goodput_mbps], when: n == 7}": "plots.0: applies at no point of the matrix",
+		"{kind: bars, show: ['*.goodput']}":                     "there is no metric called *.goodput",
+	} {
+		refuses(t, file(plot), want)
+	}
+}

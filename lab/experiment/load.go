@@ -204,6 +204,9 @@ func (x *Experiment) Describe() result.Experiment {
 		plot := result.Plot{Kind: p.Kind, Title: p.Title, Show: p.Show, X: p.X, Y: p.Y, LogY: p.LogY}
 		if p.When != "" {
 			points, _ := x.where(p.When) // checked by Load
+			if len(points) == 0 {
+				continue // --set left none of its points
+			}
 			for _, point := range points {
 				plot.Points = append(plot.Points, point.params)
 			}
