@@ -23,6 +23,8 @@ type Report struct {
 	Cells []Change `json:"cells"`
 	// Bounds whose verdict changed, or that are in one file only.
 	Bounds []Change `json:"bounds"`
+	// OnlyOne lists metrics of cells both files have that only one of them has.
+	OnlyOne []Change `json:"only_one"`
 	// Metrics are all metrics both files have, at every point and variant both have.
 	Metrics []MetricChange `json:"metrics"`
 }
@@ -53,7 +55,7 @@ type MetricChange struct {
 func Diff(a, b *File) Report {
 	params := varying(a, b)
 	ta, tb := arrange(a, params), arrange(b, params)
-	r := Report{Provenance: provenance(a, b, params), Cells: []Change{}, Bounds: bounds(a, b, params), Metrics: []MetricChange{}}
+	r := Report{Provenance: provenance(a, b, params), Cells: []Change{}, Bounds: bounds(a, b, params), OnlyOne: []Change{}, Metrics: []MetricChange{}}
 	for _, k := range union(cellKeys(ta), cellKeys(tb)) {
 		ca, cb := ta.cells[k], tb.cells[k]
 		point, variant, _ := strings.Cut(k, "\x00")
@@ -61,8 +63,13 @@ func Diff(a, b *File) Report {
 			r.Cells = append(r.Cells, Change{strings.TrimPrefix(point+", "+variant, ", "), state(ca), state(cb)})
 		}
 		va, vb := collect(ca), collect(cb)
-		for _, metric := range keys(va) {
-			if _, ok := vb[metric]; !ok {
+		if len(va) == 0 || len(vb) == 0 {
+			continue // said by the cells
+		}
+		for _, metric := range union(keys(va), keys(vb)) {
+			if inA, inB := va[metric] != nil, vb[metric] != nil; !inA || !inB {
+				where := strings.TrimPrefix(point+", "+variant+", "+metric, ", ")
+				r.OnlyOne = append(r.OnlyOne, Change{where, presence(inA), presence(inB)})
 				continue
 			}
 			sa, sb := Summarise(va[metric]), Summarise(vb[metric])
@@ -70,6 +77,13 @@ func Diff(a, b *File) Report {
 		}
 	}
 	return r
+}
+
+func presence(there bool) string {
+	if there {
+		return "present"
+	}
+	return "absent"
 }
 
 // verdict compares two means. The standard error of their difference is sqrt(sdA^2/nA + sdB^2/nB).

@@ -96,3 +96,25 @@ func TestDiffOfARunWithAnotherParameterComparesTheSamePoints(t *testing.T) {
 		}
 	}
 }
+
+func TestDiffTellsWhatOnlyOneFileHas(t *testing.T) {
+	a, b := sample(), sample()
+	for i := range b.Cells {
+		b.Cells[i].Metrics["bulk"]["extra"] = 1
+		delete(b.Cells[i].Metrics["bulk"], "retransmissions")
+	}
+	r := Diff(a, b)
+	if len(r.OnlyOne) != 8 || len(r.Metrics) != 4 {
+		t.Fatalf("%d in one file, %d compared: %v", len(r.OnlyOne), len(r.Metrics), r.OnlyOne)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "metrics in one file only") {
+		t.Errorf("%v\n%s", err, &text)
+	}
+	for i := range b.Cells {
+		b.Cells[i].Variant += "2"
+	}
+	if err := Diff(a, b).WriteText(&text); err == nil || !strings.Contains(err.Error(), "no valid cell in common") {
+		t.Errorf("files with no cell in common: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -8,12 +9,14 @@ import (
 	"text/tabwriter"
 )
 
-// WriteText prints the report for a terminal: what changed, and of the rest only how much there is.
+// WriteText prints the report for a terminal: what changed, and of the rest only how much there is. Files with no cell in
+// common are an error.
 func (r Report) WriteText(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	changes(out, "provenance", r.Provenance)
 	changes(out, "cells", r.Cells)
 	changes(out, "bounds", r.Bounds)
+	changes(out, "metrics in one file only", r.OnlyOne)
 	count := map[string]int{}
 	header := "metrics\tA\tB\tB - A\n"
 	for _, m := range r.Metrics {
@@ -31,6 +34,9 @@ func (r Report) WriteText(w io.Writer) error {
 	}
 	if err := out.Flush(); err != nil {
 		return err
+	}
+	if len(r.Metrics)+len(r.OnlyOne) == 0 {
+		return errors.New("compare results: the files have no valid cell in common (variant and parameters); give two runs of one experiment")
 	}
 	_, err := fmt.Fprintf(w, "%d metrics compared: %d changed beyond the spread of the seeds, %d differ with no spread known, %d within the spread, %d the same\n",
 		len(r.Metrics), count[Changed], count[NoSpread], count[Within], count[Same])

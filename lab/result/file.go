@@ -42,6 +42,8 @@ func Read(path string) (*File, error) {
 	case f.Format != Format:
 		return nil, fmt.Errorf("read result %s: its format is %d and this plait reads format %d; use the plait that wrote it (%s)",
 			path, f.Format, Format, f.Provenance.Plait)
+	case f.Experiment.Name == "":
+		return nil, fmt.Errorf("read result %s: it has no experiment.name; is it a result file of plait?", path)
 	}
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("read result %s: %w", path, err)

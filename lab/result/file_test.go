@@ -108,7 +108,7 @@ func TestWriteKeepsTheOldFileWhenANumberIsNotFinite(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"format": 2, "provenance": {"plait": "v9"}}`:                                                                  "its format is 2 and this plait reads format 1; use the plait that wrote it (v9)",
-		`{"format": 1, "cells": [{}, {"series": [{"name": "bulk.cwnd_packets", "times_s": [1], "values": [10, 20]}]}]}`: "cells[1], series bulk.cwnd_packets: 1 times for 2 values",
+		`{"format": 1, "experiment": {"name": "x"}, "cells": [{}, {"series": [{"name": "bulk.cwnd_packets", "times_s": [1], "values": [10, 20]}]}]}`: "cells[1], series bulk.cwnd_packets: 1 times for 2 values",
 		`{"cells": []}`: "no format number",
 		`{`:             "is it a result file of plait?",
 	} {
@@ -147,4 +147,14 @@ func TestPageNamesEveryField(t *testing.T) {
 		}
 	}
 	check(reflect.TypeFor[File]())
+}
+
+func TestReadNeedsAnExperiment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "empty.json")
+	if err := os.WriteFile(path, []byte(`{"format":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "experiment.name") {
+		t.Errorf("read a file without a name: %v", err)
+	}
 }
