@@ -83,6 +83,9 @@ func (l *Lab) limitJobs() error {
 	if err != nil {
 		return err
 	}
+	if l.Jobs < 0 {
+		return fmt.Errorf("start the lab: %d machines at a time: there must be at least one", l.Jobs)
+	}
 	fit := available / memoryPerVM
 	if fit < 1 {
 		return fmt.Errorf("start the lab: %d MiB of memory are available, a virtual machine needs %d", available, memoryPerVM)

@@ -58,7 +58,7 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 	err := r.all(ctx)
 	f, fileErr := r.file()
 	if err != nil && f != nil {
-		err = fmt.Errorf("%s: %w; %d of %d cells have finished, the bounds are not evaluated", exp.Spec.Name, err, len(f.Cells), len(r.cells))
+		err = fmt.Errorf("%s: %w; %d of %d runs have finished, the bounds are not evaluated", exp.Spec.Name, err, len(f.Cells), len(r.cells))
 	}
 	return f, errors.Join(err, fileErr)
 }
@@ -104,7 +104,7 @@ func (r *run) one(ctx context.Context, i, slot int) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return fmt.Errorf("%s, cell %d: %w", r.exp.Spec.Name, i+1, err)
+		return fmt.Errorf("run %d: %w", i+1, err)
 	}
 	out.Params, out.Variant, out.Seed = c.Params, c.Variant, c.Seed
 	r.results[i] = out
@@ -208,9 +208,11 @@ func (r *run) file() (*result.File, error) {
 			f.Cells = append(f.Cells, *c)
 		}
 	}
-	if len(f.Cells) == len(r.results) {
-		f.Bounds, f.Paper = r.exp.Evaluate(f.Cells)
+	if len(f.Cells) < len(r.results) {
+		f.Incomplete = fmt.Sprintf("%d of %d", len(f.Cells), len(r.results))
+		return f, nil
 	}
+	f.Bounds, f.Paper = r.exp.Evaluate(f.Cells)
 	return f, nil
 }
 

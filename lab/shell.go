@@ -15,13 +15,14 @@ import (
 
 	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/image"
 	"plait.dev/plait/lab/vm"
 )
 
 // Shell gives the terminal a shell in the running topology of a cell, in real time.
 func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return errors.New("open a shell: standard input is not a terminal; to run commands unattended write an experiment with an application of type command")
+		return &image.HostError{Err: errors.New("open a shell: standard input is not a terminal; to run commands unattended write an experiment with an application of type command")}
 	}
 	columns, rows, err := term.GetSize(int(os.Stdin.Fd()))
 	if err != nil {

@@ -21,6 +21,9 @@ import (
 // keepStates is how many saved machines stay in the cache, about 600 MiB each.
 const keepStates = 8
 
+// stateDiskMin is what a machine in the making takes in bytes: its memory as far as it is used, and the root file system it boots.
+const stateDiskMin = 1 << 30
+
 // base is a machine that has booted and waits for its first job.
 type base struct {
 	state vm.State
@@ -144,6 +147,9 @@ func (l *Lab) state(ctx context.Context, name string, save func(vm.State) error)
 		return vm.State(dir), os.Chtimes(dir, now, now)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", &image.HostError{Err: err}
+	}
+	if err := image.NeedDisk("save a machine", filepath.Dir(dir), stateDiskMin); err != nil {
 		return "", err
 	}
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
@@ -185,7 +191,7 @@ func (l *Lab) prune() {
 func (l *Lab) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(l.Cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, &image.HostError{Err: fmt.Errorf("use the cache: %w; set PLAIT_CACHE to a directory that can be written", err)}
 	}
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -32,5 +32,7 @@ func newLabReproduce() *cobra.Command {
 	}
 	f.add(c)
 	f.report, f.json = "plait-report.html", "plait-results"
+	c.Flags().Lookup("report").DefValue = f.report
+	c.Flags().Lookup("json").DefValue = f.json
 	return c
 }

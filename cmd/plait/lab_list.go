@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,17 @@ func newLabList() *cobra.Command {
 	return c
 }
 
+// values of a parameter, in the order in which the cells have them.
+func values(cells []experiment.Cell, name string) []string {
+	var all []string
+	for _, c := range cells {
+		if v := fmt.Sprint(c.Params[name]); !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 func newLabShow() *cobra.Command {
 	var o experiment.Options
 	c := &cobra.Command{
@@ -60,8 +72,18 @@ func newLabShow() *cobra.Command {
 				fmt.Printf(", %s %v", name, cells[0].Params[name])
 			}
 			fmt.Println()
+			for _, axis := range e.Axes {
+				for _, name := range axis.Names {
+					fmt.Printf("matrix: %s %s\n", name, strings.Join(values(cells, name), " "))
+				}
+			}
+			fmt.Printf("variants: %s; seeds: %d\n", strings.Join(e.Variants, " "), e.Seeds)
 			for _, b := range e.Spec.Bounds {
-				fmt.Printf("bound: %s\n       because %s\n", b.Expect, b.Because)
+				fmt.Printf("bound: %s\n", b.Expect)
+				if b.When != "" {
+					fmt.Printf("       when %s\n", b.When)
+				}
+				fmt.Printf("       because %s\n", b.Because)
 			}
 			return nil
 		},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 
 	"plait.dev/plait/lab"
 	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/image"
 	"plait.dev/plait/lab/report"
 	"plait.dev/plait/lab/result"
 )
@@ -64,27 +67,30 @@ func newLabRun() *cobra.Command {
 
 // choose returns the experiments that are meant.
 func (f *runFlags) choose(args []string) ([]string, error) {
-	if f.group == "" && !f.all {
-		if len(args) == 0 {
-			return nil, errors.New("run: no experiment given; name one, a file, --group or --all (see `plait lab list`)")
-		}
-		return args, nil
+	if f.group == "" && !f.all && len(args) == 0 {
+		return nil, errors.New("run: no experiment given; name one, a file, --group or --all (see `plait lab list`)")
 	}
-	names := args
+	names := slices.Clone(args)
 	for _, e := range experiment.List() {
-		if f.all || e.Group == f.group {
+		if (f.all || e.Group == f.group) && !slices.Contains(args, e.Name) {
 			names = append(names, e.Name)
 		}
 	}
-	if len(names) == 0 {
+	if f.group != "" && len(names) == len(args) {
 		return nil, fmt.Errorf("run: no experiment is in group %q; see `plait lab list`", f.group)
 	}
 	return names, nil
 }
 
+// loaded is an experiment and how it was named on the command line.
+type loaded struct {
+	*experiment.Experiment
+	named string
+}
+
 // loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
-func (f *runFlags) loadAll(names []string) ([]*experiment.Experiment, error) {
-	var all []*experiment.Experiment
+func (f *runFlags) loadAll(names []string) ([]loaded, error) {
+	var all []loaded
 	var problems error
 	for _, name := range names {
 		e, err := experiment.Load(name, f.load)
@@ -92,15 +98,56 @@ func (f *runFlags) loadAll(names []string) ([]*experiment.Experiment, error) {
 			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", name, err)
 			continue
 		}
-		problems = errors.Join(problems, err)
-		all = append(all, e)
+		if err != nil {
+			problems = errors.Join(problems, err)
+			continue
+		}
+		for _, other := range all {
+			if other.Spec.Name == e.Spec.Name {
+				problems = errors.Join(problems, fmt.Errorf("run: %s and %s are both named %s: run them one by one", other.named, name, e.Spec.Name))
+			}
+		}
+		all = append(all, loaded{e, name})
 	}
 	return all, problems
 }
 
-// run runs the experiments one after the other; their cells run in parallel.
+// outputs makes the directories of the files to be written and sees that they can be, before anything runs.
+func (f *runFlags) outputs(several bool) error {
+	var dirs []string
+	if f.captures != "." {
+		dirs = append(dirs, f.captures)
+	}
+	if f.json != "" && several {
+		dirs = append(dirs, f.json)
+	}
+	for _, file := range []string{f.json, f.report} {
+		if file != "" {
+			dirs = append(dirs, filepath.Dir(file))
+		}
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("run: make a directory for results: %w", err)
+		}
+		probe, err := os.CreateTemp(dir, ".plait-*")
+		if err != nil {
+			return fmt.Errorf("run: results could not be written: %w", err)
+		}
+		if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs the experiments one after the other; their cells run in parallel. What has been measured is written whatever
+// happens then.
 func (f *runFlags) run(ctx context.Context, names []string) error {
 	experiments, err := f.loadAll(names)
+	if err == nil {
+		err = f.outputs(len(experiments) > 1)
+	}
 	if err != nil {
 		return err
 	}
@@ -116,32 +163,37 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		defer file.Close()
 		l.Console = file
 	}
-	if f.json != "" && len(experiments) > 1 {
-		if err := os.MkdirAll(f.json, 0o755); err != nil {
-			return err
-		}
-	}
-	status := lab.ExitOK
 	var results []*result.File
+	var problem error
 	for _, e := range experiments {
-		r, runErr := l.Run(ctx, e, lab.Options{Command: f.command(e.Spec.Name), Captures: f.captures})
+		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures})
 		if r != nil {
 			results = append(results, r)
-			status = max(status, lab.Status(r))
 			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
-			if err := f.write(r, len(experiments) > 1); err != nil {
-				return &exit{lab.ExitInvalid, err}
-			}
+			err = errors.Join(err, f.write(r, len(experiments) > 1))
 		}
-		if runErr != nil {
-			return &exit{failure(runErr), runErr}
+		if err != nil {
+			problem = &exit{failure(err), err}
+			break
 		}
 	}
-	if f.report != "" {
+	return f.conclude(results, problem)
+}
+
+// conclude writes the report and gives the exit status.
+func (f *runFlags) conclude(results []*result.File, problem error) error {
+	if f.report != "" && len(results) > 0 {
 		if err := report.Write(f.report, results, report.Options{}); err != nil {
-			return &exit{lab.ExitInvalid, err}
+			return &exit{lab.ExitInvalid, errors.Join(problem, err)}
 		}
 		fmt.Println("report:", f.report)
+	}
+	if problem != nil {
+		return problem
+	}
+	status := lab.ExitOK
+	for _, r := range results {
+		status = max(status, lab.Status(r))
 	}
 	if status != lab.ExitOK {
 		return &exit{status: status}
@@ -151,8 +203,12 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 
 // failure is the exit status of a run that did not come to its end.
 func failure(err error) int {
-	if errors.Is(err, errInterrupted) {
+	var host *image.HostError
+	switch {
+	case errors.Is(err, errInterrupted):
 		return 130
+	case errors.As(err, &host):
+		return lab.ExitInput
 	}
 	return lab.ExitInvalid
 }
@@ -169,11 +225,12 @@ func (f *runFlags) write(r *result.File, several bool) error {
 	return result.Write(path, r)
 }
 
-// command is the command line that gives the same numbers again. What does not change them is left out.
-func (f *runFlags) command(name string) string {
-	words := []string{"plait lab run", name}
+// command is the command line that gives the same numbers again. What does not change them is left out, and of a file's path
+// all but its name, which would be another on another machine.
+func (f *runFlags) command(e loaded) string {
+	words := []string{"plait lab run", filepath.Base(e.named)}
 	for _, s := range f.load.Set {
-		words = append(words, "--set '"+s+"'")
+		words = append(words, "--set '"+strings.ReplaceAll(s, "'", `'\''`)+"'")
 	}
 	if f.load.Seeds > 0 {
 		words = append(words, fmt.Sprint("--seeds ", f.load.Seeds))

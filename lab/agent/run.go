@@ -183,8 +183,11 @@ func (c *cell) heartbeat(ctx context.Context) {
 func (c *cell) measureConfig() measure.Config {
 	m := measure.Config{Every: c.every(), Origin: c.origin, Measure: c.spec.Measure, Nodes: c.network.topology.Nodes()}
 	for _, name := range sortedKeys(c.spec.Apps) {
-		e := c.ends[name]
-		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: c.spec.Apps[name].Protocol == "mptcp"})
+		e, a := c.ends[name], c.spec.Apps[name]
+		if a.Type == "ping" || a.Protocol == "sctp" {
+			continue // no TCP sockets to follow
+		}
+		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: a.Protocol == "mptcp"})
 	}
 	m.Links = c.network.counters(c.spec)
 	m.Prefix = map[string]netip.Prefix{}
@@ -244,7 +247,7 @@ func (c *cell) run() (*result.Cell, map[string][]byte, error) {
 	}
 	go c.heartbeat(whole)
 	var working sync.WaitGroup
-	for name := range c.spec.Apps {
+	for _, name := range sortedKeys(c.spec.Apps) {
 		working.Go(func() { c.runApp(ctx, name) })
 	}
 	working.Go(func() { c.runTimeline(ctx) })

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // DefaultKernel is the generation experiments run on unless they say otherwise.
@@ -78,16 +77,14 @@ func Build(ctx context.Context, cache, kernel string) (Image, error) {
 		return Image{}, fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(Kernels(), ", "))
 	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
-		return Image{}, errors.New("make image: mmdebstrap is not installed; install it with `apt-get install mmdebstrap`")
+		return Image{}, &HostError{errors.New("make image: mmdebstrap is not installed; install it with `apt-get install mmdebstrap`")}
 	}
 	final := filepath.Join(cache, "image", kernel)
 	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
 		return Image{}, err
 	}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(cache, &disk); err == nil && disk.Bavail*uint64(disk.Bsize) < freeDiskMin {
-		return Image{}, fmt.Errorf("make image: %s has %d MiB free, %d are needed; free some or set PLAIT_CACHE to a directory elsewhere",
-			cache, disk.Bavail*uint64(disk.Bsize)>>20, freeDiskMin>>20)
+	if err := NeedDisk("make image", cache, freeDiskMin); err != nil {
+		return Image{}, err
 	}
 	temp, err := os.MkdirTemp(filepath.Dir(final), "new-")
 	if err != nil {

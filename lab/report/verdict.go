@@ -9,10 +9,11 @@ import (
 // verdict counts the bounds of an experiment.
 type verdict struct {
 	Hold, Total, InvalidCells, Cells int
+	Incomplete                       string
 }
 
 func newVerdict(f *result.File) verdict {
-	v := verdict{Total: len(f.Bounds), Cells: len(f.Cells)}
+	v := verdict{Total: len(f.Bounds), Cells: len(f.Cells), Incomplete: f.Incomplete}
 	for _, b := range f.Bounds {
 		if b.OK {
 			v.Hold++
@@ -26,8 +27,8 @@ func newVerdict(f *result.File) verdict {
 	return v
 }
 
-// OK is true if every bound holds and every run is valid.
-func (v verdict) OK() bool { return v.Hold == v.Total && v.InvalidCells == 0 }
+// OK is true if every bound holds and every run is there and valid.
+func (v verdict) OK() bool { return v.Hold == v.Total && v.InvalidCells == 0 && v.Incomplete == "" }
 
 // Class is good, bad, or none where nothing was demanded.
 func (v verdict) Class() string {
@@ -43,6 +44,8 @@ func (v verdict) Class() string {
 func (v verdict) String() string {
 	text := "no bounds"
 	switch {
+	case v.Incomplete != "":
+		text = "incomplete: " + v.Incomplete + " runs, no bound is evaluated"
 	case v.Total == 1 && v.Hold == 1:
 		text = "the bound holds"
 	case v.Total == 1:

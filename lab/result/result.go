@@ -17,6 +17,9 @@ type File struct {
 	Provenance Provenance `json:"provenance"`
 	// Cells are the runs: one per point of the matrix, variant and seed.
 	Cells []Cell `json:"cells"`
+	// Incomplete says how many runs there are of how many, if the experiment was ended before its last one. No bound is
+	// evaluated then.
+	Incomplete string `json:"incomplete,omitempty"`
 	// Bounds are the conditions, evaluated: one entry per bound and point of the matrix.
 	Bounds []Bound `json:"bounds"`
 	// Paper compares published numbers with ours.
