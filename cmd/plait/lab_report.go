@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -55,7 +56,7 @@ func newLabDiff() *cobra.Command {
 			}
 			d := result.Diff(a, b)
 			if asJSON {
-				return json.NewEncoder(os.Stdout).Encode(d)
+				return errors.Join(json.NewEncoder(os.Stdout).Encode(d), d.Comparable())
 			}
 			return d.WriteText(os.Stdout)
 		},

@@ -9,6 +9,14 @@ import (
 	"text/tabwriter"
 )
 
+// Comparable is an error if the files have no cell in common.
+func (r Report) Comparable() error {
+	if len(r.Metrics)+len(r.OnlyOne) > 0 {
+		return nil
+	}
+	return errors.New("compare results: the files have no valid cell in common (variant and parameters); give two runs of one experiment")
+}
+
 // WriteText prints the report for a terminal: what changed, and of the rest only how much there is. Files with no cell in
 // common are an error.
 func (r Report) WriteText(w io.Writer) error {
@@ -35,8 +43,8 @@ func (r Report) WriteText(w io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if len(r.Metrics)+len(r.OnlyOne) == 0 {
-		return errors.New("compare results: the files have no valid cell in common (variant and parameters); give two runs of one experiment")
+	if err := r.Comparable(); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintf(w, "%d metrics compared: %d changed beyond the spread of the seeds, %d differ with no spread known, %d within the spread, %d the same\n",
 		len(r.Metrics), count[Changed], count[NoSpread], count[Within], count[Same])
