@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -151,7 +152,7 @@ func (l *loader) expandTraces() error {
 func traceFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find recordings for --traces: %w", err)
 	}
 	var files []string
 	for _, entry := range entries {
@@ -161,7 +162,7 @@ func traceFiles(dir string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, &os.PathError{Op: "find recordings (*.up, *.down, *.gz)", Path: dir, Err: os.ErrNotExist}
+		return nil, fmt.Errorf("find recordings for --traces: %s has no file *.up or *.down (or the same with .gz)", dir)
 	}
 	return files, nil
 }
