@@ -1,0 +1,70 @@
+// Package congestion chooses the TCP congestion control of a socket from its signals, and says why. It decides and acts on
+// nothing: no input or output, no clock, no goroutines. Run its tests with
+//
+//	go test ./congestion
+package congestion
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"plait.dev/plait/signals"
+)
+
+// Policy chooses the congestion control of ONE socket. It is given all the socket's samples, in order of time. Not safe for
+// concurrent use.
+type Policy interface {
+	// Choose returns the choice as of this sample. Its Algorithm may be the one in use.
+	Choose(signals.Sample) Choice
+}
+
+// Choice is a congestion control and why it was chosen.
+type Choice struct {
+	// Algorithm is what the socket should use from now on.
+	Algorithm signals.Algorithm `json:"algorithm"`
+	// Because is the reason, one sentence for a person.
+	Because string `json:"because"`
+	// Scores are those of all candidates, in the order of their numbers; none if the policy compared nothing. Read-only.
+	Scores []Score `json:"scores,omitempty"`
+}
+
+// Score is what a policy expects of a candidate.
+type Score struct {
+	Algorithm signals.Algorithm `json:"algorithm"`
+	// LatencyMs is what the policy minimizes, in milliseconds: LossMs + BottleneckMs.
+	LatencyMs float64 `json:"latency_ms"`
+	// LossMs is the expected latency of a burst at the path's non-burst loss, in milliseconds.
+	LossMs float64 `json:"loss_ms"`
+	// BottleneckMs is the expected latency of a burst through the path's bottleneck, in milliseconds.
+	BottleneckMs float64 `json:"bottleneck_ms"`
+}
+
+// A constructor makes what makes policies: what all sockets share, like tables, it reads once.
+type constructor func() (func() Policy, error)
+
+// policies are all policies by the names New takes. A new policy is a line here.
+func policies() map[string]constructor {
+	all := map[string]constructor{}
+	for _, a := range signals.Algorithms() {
+		all["fixed:"+a.String()] = func() (func() Policy, error) { return newFixed(a), nil }
+	}
+	for _, set := range tableSets() {
+		all["rtcp:"+set] = func() (func() Policy, error) { return newRTCP(set) }
+	}
+	all["rtcp"] = all["rtcp:"+defaultTables]
+	return all
+}
+
+// Names lists the names New takes, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(policies())) }
+
+// New returns what makes one instance of the named policy for each socket.
+func New(policy string) (func() Policy, error) {
+	construct, ok := policies()[policy]
+	if !ok {
+		return nil, fmt.Errorf("there is no policy %q; there are %s", policy, strings.Join(Names(), ", "))
+	}
+	return construct()
+}

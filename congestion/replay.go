@@ -1,0 +1,67 @@
+package congestion
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"plait.dev/plait/signals"
+)
+
+// maxLine is the longest line Replay reads, in bytes: hundreds of times a sample.
+const maxLine = 1 << 18
+
+// Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice. The
+// samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
+// time. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
+func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choice)) error {
+	type socket struct {
+		policy Policy
+		atUs   uint64
+	}
+	sockets := map[uint64]*socket{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		s, err := parseSample(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("%d: %w", n, err)
+		}
+		to, ok := sockets[s.Cookie]
+		if !ok {
+			to = &socket{policy: newPolicy()}
+			sockets[s.Cookie] = to
+		}
+		if s.AtUs < to.atUs {
+			return fmt.Errorf("%d: at_us %d is before %d, the previous sample of cookie %d", n, s.AtUs, to.atUs, s.Cookie)
+		}
+		to.atUs = s.AtUs
+		out(s, to.policy.Choose(s))
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%d: %w", n+1, err)
+	}
+	return nil
+}
+
+// parseSample reads one sample. A key it does not know is an error: ignored, a misspelt one would read as 0.
+func parseSample(line []byte) (signals.Sample, error) {
+	var s signals.Sample
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("read sample: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return s, errors.New("read sample: something follows it on the line")
+	}
+	return s, nil
+}

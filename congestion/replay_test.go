@@ -1,0 +1,78 @@
+package congestion
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"plait.dev/plait/signals"
+)
+
+// counter is a policy that says how many samples it was given.
+type counter struct{ n int }
+
+func (c *counter) Choose(s signals.Sample) Choice {
+	c.n++
+	return Choice{Algorithm: s.Algorithm, Because: fmt.Sprint(c.n)}
+}
+
+func newCounter() Policy { return new(counter) }
+
+func TestReplay(t *testing.T) {
+	log := `{"cookie":7,"at_us":100,"algorithm":"bbr"}
+
+{"cookie":8,"at_us":50}
+{"cookie":7,"at_us":100,"algorithm":"cubic"}
+ {"cookie":18446744073709551615,"at_us":1}
+{"cookie":7,"at_us":300}`
+	var got []string
+	err := Replay(strings.NewReader(log), newCounter, func(s signals.Sample, c Choice) {
+		got = append(got, fmt.Sprintf("%d at %d: %s %s", s.Cookie, s.AtUs, c.Algorithm, c.Because))
+	})
+	want := []string{"7 at 100: bbr 1", "8 at 50: reno 1", "7 at 100: cubic 2", "18446744073709551615 at 1: reno 1", "7 at 300: reno 3"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got  %q, %v\nwant %q", got, err, want)
+	}
+}
+
+func TestReplayMistakes(t *testing.T) {
+	good := `{"cookie":7,"at_us":100}` + "\n"
+	for _, c := range []struct {
+		log  io.Reader
+		want string
+	}{
+		{strings.NewReader(good + `{"cookie":7,"at_us":99}`), "2: at_us 99 is before 100, the previous sample of cookie 7"},
+		{strings.NewReader(good + "\n" + `{"cookie":`), "3: read sample: unexpected EOF"},
+		{strings.NewReader(good + `{"rtt_us":1}`), `2: read sample: json: unknown field "rtt_us"`},
+		{strings.NewReader(`{} {}`), "1: read sample: something follows it on the line"},
+		{strings.NewReader(`{"algorithm":"x"}`), `1: read sample: unknown congestion control "x"; there are reno, `},
+		{strings.NewReader(`{"srtt_us":-1}`), "1: read sample: json: cannot unmarshal number -1 into "},
+		{strings.NewReader(good + strings.Repeat(" ", maxLine)), "2: bufio.Scanner: token too long"},
+		{io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
+	} {
+		err := Replay(c.log, newCounter, func(signals.Sample, Choice) {})
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// Whatever is read: no panic, and a policy that compares finds a candidate.
+func FuzzReplay(f *testing.F) {
+	f.Add([]byte(`{"cookie":7,"at_us":200000,"interval_us":200000,"srtt_us":1,"lost_burst_segments":4294967295}`))
+	f.Add([]byte("{\"at_us\":18446744073709551615,\"srtt_us\":1}\n\n{"))
+	newPolicy, err := New("rtcp")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, log []byte) {
+		_ = Replay(strings.NewReader(string(log)), newPolicy, func(s signals.Sample, c Choice) {
+			if len(c.Scores) > 0 && !slices.ContainsFunc(c.Scores, func(s Score) bool { return s.Algorithm == c.Algorithm }) {
+				t.Errorf("%+v: chose %+v", s, c)
+			}
+		})
+	})
+}
