@@ -39,7 +39,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLab())
+	root.AddCommand(newLab(), newReplay())
 	return root
 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/congestion"
+	"plait.dev/plait/signals"
+)
+
+func newReplay() *cobra.Command {
+	var policy string
+	var asJSON, all bool
+	c := &cobra.Command{
+		Use:   "replay LOG --policy POLICY",
+		Short: "Show what a policy would have chosen for recorded samples",
+		Long: "Read samples, one JSON object per line, and print each change of a socket's choice: time in seconds, the socket's\n" +
+			"cookie, the congestion control, and why. The samples stay as they were recorded.",
+		Example: "  plait replay samples.jsonl --policy rtcp",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			newPolicy, err := congestion.New(policy)
+			if err != nil {
+				return err
+			}
+			log, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = log.Close() }()
+			w := bufio.NewWriter(os.Stdout)
+			write := printText
+			if asJSON {
+				write = printJSON
+			}
+			chosen := map[uint64]signals.Algorithm{}
+			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice) {
+				if before, ok := chosen[s.Cookie]; all || !ok || before != c.Algorithm {
+					chosen[s.Cookie] = c.Algorithm
+					write(w, s, c)
+				}
+			})
+			if err != nil {
+				err = fmt.Errorf("%s:%w", args[0], err)
+			}
+			return errors.Join(w.Flush(), err)
+		},
+	}
+	c.Flags().StringVar(&policy, "policy", "", "the `policy`: "+strings.Join(congestion.Names(), ", "))
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object per line, with all scores")
+	c.Flags().BoolVar(&all, "all", false, "print every sample, not only changes")
+	_ = c.MarkFlagRequired("policy")
+	return c
+}
+
+// A bufio.Writer keeps its first error for Flush.
+
+func printText(w io.Writer, s signals.Sample, c congestion.Choice) {
+	fmt.Fprintf(w, "%d.%06d %d %s: %s\n", s.AtUs/1e6, s.AtUs%1e6, s.Cookie, c.Algorithm, c.Because)
+}
+
+func printJSON(w io.Writer, s signals.Sample, c congestion.Choice) {
+	_ = json.NewEncoder(w).Encode(struct {
+		AtUs   uint64 `json:"at_us"`
+		Cookie uint64 `json:"cookie"`
+		congestion.Choice
+	}{s.AtUs, s.Cookie, c})
+}
