@@ -1,0 +1,80 @@
+// Package bpf is the kernel half: the programs as an object file for any kernel, and the types it shares with user space.
+// The C is beside it; README.md says which file is which hook. After a change, run
+//
+//	scripts/bootstrap bpf && go generate ./bpf
+//
+// and commit what it makes. The object holds no kernel's offsets: they are filled in when it is loaded (CO-RE).
+package bpf
+
+//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_control -type plait_counters -type plait_policy -type plait_choice -type plait_prefix -type plait_latency -type plait_sample -type plait_flow -output-stem plait Plait plait.bpf.c -- -I/usr/include
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Name of the congestion control, as in /proc/sys/net/ipv4/tcp_available_congestion_control.
+const Name = "plait"
+
+// Load returns the programs that fit the running kernel. cong_control has one form up to Linux 6.9 and another from 6.10 on,
+// and registration by link exists from 6.4 on: linked says whether the caller must attach the map "plait", or whether loading it
+// has registered it already.
+func Load() (spec *ebpf.CollectionSpec, linked bool, err error) {
+	spec, err = LoadPlait()
+	if err != nil {
+		return nil, false, fmt.Errorf("read the compiled programs: %w", err)
+	}
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, false, fmt.Errorf("read the kernel's type information: %w", err)
+	}
+	parameters, err := congControlParameters(kernel)
+	if err != nil {
+		return nil, false, err
+	}
+	if parameters == 4 {
+		delete(spec.Programs, "plait_cong_control")
+		spec.Programs["plait_cong_control_flag"].AttachTo = "tcp_congestion_ops:cong_control"
+	} else {
+		delete(spec.Programs, "plait_cong_control_flag")
+	}
+	linked = hasStructOpsLink(kernel)
+	if !linked {
+		spec.Maps[Name].Flags = 0
+	}
+	return spec, linked, nil
+}
+
+func congControlParameters(kernel *btf.Spec) (int, error) {
+	var ops *btf.Struct
+	if err := kernel.TypeByName("tcp_congestion_ops", &ops); err != nil {
+		return 0, fmt.Errorf("find the kernel's tcp_congestion_ops: %w", err)
+	}
+	for _, m := range ops.Members {
+		if p, ok := m.Type.(*btf.Pointer); ok && m.Name == "cong_control" {
+			if f, ok := p.Target.(*btf.FuncProto); ok {
+				return len(f.Params), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("the kernel's tcp_congestion_ops has no cong_control")
+}
+
+// hasStructOpsLink probes for BPF links to struct_ops maps by the kernel function that makes them.
+func hasStructOpsLink(kernel *btf.Spec) bool {
+	var f *btf.Func
+	return kernel.TypeByName("bpf_struct_ops_link_create", &f) == nil
+}
+
+// The types shared with the C side (abi.h), under the names the rest of plait uses.
+type (
+	Policy   = PlaitPlaitPolicy
+	Choice   = PlaitPlaitChoice
+	Control  = PlaitPlaitControl
+	Prefix   = PlaitPlaitPrefix
+	Latency  = PlaitPlaitLatency
+	Sample   = PlaitPlaitSample
+	Counters = PlaitPlaitCounters
+)

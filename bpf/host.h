@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Connections that are there already (iterator), and the first byte of bursts that plait does not control (tracing). */
+#ifndef PLAIT_HOST_H
+#define PLAIT_HOST_H
+
+#include "sockops.h"
+
+/* What a pass over all sockets is for. */
+enum { PASS_TAKE = 1, PASS_RELEASE = 2 };
+__u32 plait_pass;
+
+static __always_inline void take(struct tcp_sock *tp)
+{
+	__u32 index = policy_of((struct sock *)tp);
+	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+	struct plait_sock *s;
+
+	if (!p || !p->managed || bpf_get_prandom_u32() % 1000000 < p->holdout_ppm)
+		return;
+	s = bpf_sk_storage_get(&plait_socks, (struct sock *)tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (s)
+		s->policy = index;
+	if (!s || bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name)))
+		count(refused);
+	else
+		count(attached);
+}
+
+static __always_inline void release(struct tcp_sock *tp)
+{
+	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, (struct sock *)tp, 0, 0);
+
+	if (s)
+		s->kind = 0;
+	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
+		count(refused);
+	else
+		count(fell_back);
+}
+
+SEC("iter/tcp")
+int plait_sockets(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	__u8 name[16] = {};
+	struct tcp_sock *tp;
+
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp || (skc->skc_state != TCP_ESTABLISHED && skc->skc_state != TCP_CLOSE_WAIT))
+		return 0;
+	if (bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		return 0;
+	if (plait_pass == PASS_TAKE && on_default(name))
+		take(tp);
+	else if (plait_pass == PASS_RELEASE && name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5])
+		release(tp);
+	return 0;
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int BPF_PROG(plait_sendmsg, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct plait_sock *s;
+
+	if (tp->write_seq != tp->snd_una)
+		return 0;
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+	if (s && s->kind > SOCK_MANAGED && !s->burst_start_us)
+		burst_begins(tp, s, bpf_ktime_get_ns() / 1000);
+	return 0;
+}
+
+#endif

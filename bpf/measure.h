@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Signals of a socket: what its ACKs say about the path, and how long its bursts take. */
+#ifndef PLAIT_MEASURE_H
+#define PLAIT_MEASURE_H
+
+#include "sock.h"
+
+enum {
+	/* Bursts, or time, after which a minimum of the round trip starts to be forgotten. */
+	MIN_RTT_BURSTS = 8,
+	MIN_RTT_WINDOW_US = 10 * USEC_PER_SEC,
+	/* Packets of a train that must have arrived before its dispersion is worth something. */
+	TRAIN_MIN_PACKETS = 6,
+};
+
+/* The bucket of a latency: quarter octaves from 64 us, so that a bucket's bounds are 19 % apart. */
+static __always_inline __u32 latency_bucket(__u64 us)
+{
+	__u32 octave = 0, quarter;
+
+	if (us < 64)
+		return 0;
+	us >>= 4; /* from here four quarters an octave: 4, 5, 6, 7 */
+	for (int i = 0; i < 24 && us >= 8; i++) {
+		us >>= 1;
+		octave++;
+	}
+	quarter = us & 3;
+	return min(octave * 4 + quarter, (__u32)PLAIT_LATENCY_BUCKETS - 1);
+}
+
+/* The peer's address; IPv4 as mapped address. */
+static __always_inline void remote_of(struct sock *sk, __u32 address[4])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		for (int i = 0; i < 4; i++)
+			address[i] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[i];
+		return;
+	}
+	address[0] = address[1] = 0;
+	address[2] = bpf_htonl(0xffff);
+	address[3] = sk->__sk_common.skc_daddr;
+}
+
+static __always_inline void local_of(struct sock *sk, __u32 address[4])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		for (int i = 0; i < 4; i++)
+			address[i] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+		return;
+	}
+	address[0] = address[1] = 0;
+	address[2] = bpf_htonl(0xffff);
+	address[3] = sk->__sk_common.skc_rcv_saddr;
+}
+
+/* The destination prefix connections are compared in: IPv4 /24, IPv6 /48. */
+static __always_inline void prefix_of(struct sock *sk, struct plait_prefix *p)
+{
+	__u32 *a = (__u32 *)p->address;
+
+	remote_of(sk, a);
+	if (!a[0] && !a[1] && a[2] == bpf_htonl(0xffff)) {
+		a[3] &= bpf_htonl(0xffffff00);
+		return;
+	}
+	a[1] &= bpf_htonl(0xffff0000);
+	a[2] = a[3] = 0;
+}
+
+static struct plait_latency empty_latency;
+
+/* Adds a finished burst to the comparison of its destination. */
+static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 latency_us, __u32 bytes)
+{
+	struct plait_prefix key = {};
+	struct plait_latency *l;
+	__u32 bucket = latency_bucket(latency_us);
+
+	if (!sk)
+		return 0;
+	prefix_of(sk, &key);
+	key.policy = s->policy;
+	key.holdout = s->kind != SOCK_MANAGED;
+	l = bpf_map_lookup_elem(&plait_latencies, &key);
+	if (!l) {
+		bpf_map_update_elem(&plait_latencies, &key, &empty_latency, BPF_NOEXIST);
+		l = bpf_map_lookup_elem(&plait_latencies, &key);
+		if (!l)
+			return 0;
+	}
+	if (!s->counted) {
+		s->counted = 1;
+		__sync_fetch_and_add(&l->connections, 1);
+	}
+	__sync_fetch_and_add(&l->bursts, 1);
+	__sync_fetch_and_add(&l->bytes, bytes);
+	if (bucket < PLAIT_LATENCY_BUCKETS)
+		__sync_fetch_and_add(&l->buckets[bucket], 1);
+	return 0;
+}
+
+/* Everything written so far is acknowledged and a byte is about to leave. */
+static __always_inline void burst_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
+{
+	if (s->burst_start_us && s->burst_seq != tp->snd_una)
+		count(bursts_unmeasured);
+	s->burst_start_us = now_us;
+	s->burst_seq = tp->snd_una;
+	s->ack_us = 0;
+	s->trains = 0;
+	s->burst_losses = 0;
+	s->burst_rtt_max_us = 0;
+}
+
+/* The last byte is acknowledged. */
+static __always_inline void burst_ends(struct sock *sk, struct plait_sock *s, __u64 now_us)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u64 latency_us = now_us - s->burst_start_us;
+	__u32 bytes = tp->snd_una - s->burst_seq;
+
+	s->burst_start_us = 0;
+	s->idle_since_us = now_us;
+	s->sample.bursts++;
+	s->sample.burst_bytes = bytes;
+	s->sample.burst_latency_us = latency_us;
+	if (++s->min_rtt_bursts >= MIN_RTT_BURSTS || now_us - s->min_rtt_since_us > MIN_RTT_WINDOW_US) {
+		s->min_rtt_past_us = s->min_rtt_us;
+		s->min_rtt_us = 0;
+		s->min_rtt_bursts = 0;
+		s->min_rtt_since_us = now_us;
+	}
+	latency_add(sk, s, latency_us, bytes);
+}
+
+static __always_inline bool all_acknowledged(const struct tcp_sock *tp)
+{
+	return !tp->packets_out && tp->snd_una == tp->write_seq;
+}
+
+/* The rate at which packets sent back to back come through, from the spacing of their ACKs. */
+static __always_inline void measure_train(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
+{
+	__u32 packets;
+
+	s->train_measured = 0;
+	if (!s->ack_us) {
+		s->ack_us = s->train_start_us = now_us;
+		s->ack_delivered = s->train_delivered = tp->delivered;
+		return;
+	}
+	packets = tp->delivered - s->train_delivered;
+	if (packets < TRAIN_MIN_PACKETS || now_us == s->train_start_us)
+		return;
+	s->dispersion_Bps = (__u64)packets * tp->mss_cache * USEC_PER_SEC / (now_us - s->train_start_us);
+	s->train_start_us = now_us;
+	s->train_delivered = tp->delivered;
+	s->train_measured = 1;
+	if (s->trains < 255)
+		s->trains++;
+}
+
+/* On every ACK. */
+static __always_inline void measure(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u64 now_us = tp->tcp_mstamp;
+
+	s->round_start = 0;
+	if (rs->delivered > 0 && (__s32)(rs->prior_delivered - s->round_delivered) >= 0) {
+		s->round_delivered = tp->delivered;
+		s->round_start = 1;
+		s->carried = max(s->carried_round, s->carried - s->carried / 8);
+		s->carried_round = 0;
+	}
+	if (rs->losses > 0) {
+		s->burst_losses += rs->losses;
+		s->sample.rtt_at_loss_us = s->last_rtt_us;
+	} else {
+		s->carried_round = max(s->carried_round, rs->prior_in_flight);
+	}
+	if (rs->rtt_us > 0) {
+		__u32 rtt_us = rs->rtt_us;
+
+		s->last_rtt_us = rtt_us;
+		s->burst_rtt_max_us = max(s->burst_rtt_max_us, rtt_us);
+		if (!s->min_rtt_us || rtt_us < s->min_rtt_us)
+			s->min_rtt_us = rtt_us;
+	}
+	s->sample.delivered += rs->acked_sacked;
+	if (rs->delivered > 0 && rs->interval_us > 0)
+		s->sample.rate_bps = (__u64)rs->delivered * tp->mss_cache * 8 * USEC_PER_SEC / (__u64)rs->interval_us;
+	if (rs->acked_sacked)
+		measure_train(tp, s, now_us);
+}
+
+static __always_inline void flow_of(struct sock *sk, struct plait_flow *f)
+{
+	f->local_port = sk->__sk_common.skc_num;
+	f->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
+	f->netns = sk->__sk_common.skc_net.net->ns.inum;
+	local_of(sk, (__u32 *)f->local);
+	remote_of(sk, (__u32 *)f->remote);
+}
+
+/* Ends the run of adjacent retransmissions: at most two are non-burst loss, more are burst loss (R-TCP thesis). */
+static __always_inline void run_ends(struct plait_sock *s)
+{
+	if (s->run_segments >= 3)
+		s->sample.lost_burst += s->run_segments;
+	else
+		s->sample.lost_single += s->run_segments;
+	s->run_segments = 0;
+}
+
+/* Sends what has gathered, if it is time or the socket is at its end. */
+static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool closing)
+{
+	const struct tcp_sock *tp;
+	struct plait_sample *out;
+	__u64 now_us;
+
+	if (!sk)
+		return 0;
+	tp = tcp_sk(sk);
+	now_us = bpf_ktime_get_ns() / 1000;
+	if (!closing && now_us - s->sample.at_us < plait_daemon.sample_ns / 1000)
+		return 0;
+	run_ends(s);
+	out = bpf_ringbuf_reserve(&plait_samples, sizeof(*out), 0);
+	if (!out) {
+		count(samples_dropped);
+		return 0;
+	}
+	s->sample.interval_us = s->sample.at_us ? now_us - s->sample.at_us : 0;
+	s->sample.cookie = s->cookie;
+	s->sample.at_us = now_us;
+	s->sample.srtt_us = srtt_us(tp);
+	s->sample.min_rtt_us = min_rtt_us(s);
+	if (s->kind == SOCK_OBSERVED) { /* no hook on every ACK: what the kernel itself keeps */
+		s->sample.min_rtt_us = tp->rtt_min.s[0].v;
+		s->sample.delivered = tp->delivered - s->sampled_delivered;
+		s->sampled_delivered = tp->delivered;
+		s->algorithm = PLAIT_DEFAULT;
+	}
+	s->sample.dispersion_bps = s->dispersion_Bps * 8;
+	s->sample.cwnd_segments = tp->snd_cwnd;
+	s->sample.ssthresh_segments = tp->snd_ssthresh;
+	s->sample.mss_bytes = tp->mss_cache;
+	s->sample.algorithm = s->algorithm;
+	s->sample.bulk = s->bulk;
+	s->sample.policy = s->policy;
+	s->sample.closed = closing;
+	*out = s->sample;
+	flow_of(sk, &out->flow);
+	bpf_ringbuf_submit(out, 0);
+	s->sample.delivered = s->sample.lost_single = s->sample.lost_burst = 0;
+	s->sample.rtt_at_loss_us = s->sample.spurious_recoveries = s->sample.idle_restarts = s->sample.bursts = 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,290 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * plait, a congestion control that holds several algorithms and moves a socket between them at any ACK.
+ *
+ * Hooks: struct tcp_congestion_ops (here), cgroup/sock_ops (sockops.h), the iterator over TCP sockets and the entry of
+ * tcp_sendmsg_locked (host.h). Loaded by the daemon, which is the only writer of the maps.
+ */
+#include "algorithm.h"
+#include "measure.h"
+#include "window.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/*
+ * A burst that lasts this many round trips, or has this many bytes, is a transfer: what the path carries is the limit. It is
+ * over when nothing was in flight for a round trip and 100 ms, not at every moment in which the writer is late.
+ */
+enum { BULK_ROUNDS = 32, BULK_BYTES = 2 << 20, BULK_OVER_US = 100000 };
+
+/* Sockets whose cookie could not be had count from here; the kernel's own cookies count from 1. */
+#define OWN_COOKIE (1ULL << 63)
+static __u64 next_cookie;
+
+static __always_inline struct plait_sock *plait_sock(struct sock *sk)
+{
+	return bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+}
+
+/* Leaving an algorithm whose window has no bound: not more than the path has shown it can carry. */
+static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_sock *s)
+{
+	__u32 carried = max(max(s->carried, s->carried_round), (__u32)TCP_INIT_CWND);
+
+	tp->snd_cwnd = min(tp->snd_cwnd, carried);
+	tp->snd_ssthresh = min(tp->snd_ssthresh, carried);
+}
+
+static __always_inline bool unbounded(__u8 algorithm)
+{
+	return algorithm == PLAIT_HYBLA || algorithm == PLAIT_SCALABLE || sets_rate(algorithm);
+}
+
+/* Changes the algorithm. Sequence state, cwnd and ssthresh stay; pacing goes if the next one does without. */
+static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __u8 to)
+{
+	if (!sk)
+		return 0;
+	if (unbounded(s->algorithm))
+		clamp_to_carried(tcp_sk_mut(sk), s);
+	if (!sets_rate(to))
+		set_pacing(sk, s, false);
+	s->algorithm = to;
+	algorithm_init(sk, s);
+	count(switches);
+	return 0;
+}
+
+/* The daemon is gone or wants it: the socket leaves for the system's default, which keeps its window. */
+static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
+{
+	if (!sk)
+		return 0;
+	if (unbounded(s->algorithm))
+		clamp_to_carried(tcp_sk_mut(sk), s);
+	set_pacing(sk, s, false);
+	s->kind = 0;
+	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
+		count(refused);
+	else
+		count(fell_back);
+	return 0;
+}
+
+/* What the daemon, or else the policy, wants for this socket now. */
+static __noinline int choose(struct sock *sk, struct plait_sock *s)
+{
+	struct plait_choice *c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
+	__u8 want;
+
+	if (c) {
+		s->wanted = c->algorithm;
+		s->wanted_bulk = c->bulk;
+	}
+	want = s->bulk ? s->wanted_bulk : s->wanted;
+	if (want == PLAIT_DEFAULT)
+		return fall_back(sk, s);
+	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
+		switch_algorithm(sk, s, want);
+	return 0;
+}
+
+static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
+{
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+	bool una_advanced = tp->snd_una != s->last_una;
+
+	s->last_una = tp->snd_una;
+	if (in_cwnd_reduction(ca_state(sk)))
+		proportional_rate_reduction(tp, s, rs, una_advanced);
+	else if (una_advanced)
+		algorithm_cong_avoid(sk, s, rs->acked_sacked);
+	window_pacing_rate(sk);
+}
+
+static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s)
+{
+	if (s->round_start && s->burst_rounds < 65535)
+		s->burst_rounds++;
+	if (!s->bulk && s->burst_start_us && (tp->snd_una - s->burst_seq > BULK_BYTES || s->burst_rounds > BULK_ROUNDS))
+		s->bulk = 1;
+}
+
+static __always_inline int control(struct sock *sk, const struct rate_sample *rs)
+{
+	struct plait_sock *s = plait_sock(sk);
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+
+	if (!s)
+		return 0;
+	measure(sk, s, rs);
+	notice_bulk(tp, s);
+	if (s->round_start) {
+		if (daemon_silent())
+			return fall_back(sk, s);
+		choose(sk, s);
+	}
+	if (s->algorithm == PLAIT_BURST)
+		burst_main(sk, s, rs);
+	else if (s->algorithm == PLAIT_BBR)
+		bbr_main(sk, s, rs);
+	else
+		window_control(sk, s, rs);
+	if (s->burst_start_us && all_acknowledged(tp))
+		burst_ends(sk, s, tp->tcp_mstamp);
+	return sample_send(sk, s, false);
+}
+
+/* Until Linux 6.9 cong_control has (sk, rs), from 6.10 on (sk, ack, flag, rs): the daemon loads the one that fits. */
+SEC("struct_ops")
+int BPF_PROG(plait_cong_control, struct sock *sk, const struct rate_sample *rs)
+{
+	return control(sk, rs);
+}
+
+SEC("struct_ops")
+int BPF_PROG(plait_cong_control_flag, struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs)
+{
+	return control(sk, rs);
+}
+
+SEC("struct_ops")
+void BPF_PROG(plait_init, struct sock *sk)
+{
+	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u32 index;
+	struct plait_policy *p;
+
+	if (!s)
+		return;
+	if (!s->cookie) /* the application, or a pass over all sockets, set plait: no helper gives the cookie here */
+		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
+	index = s->policy;
+	p = bpf_map_lookup_elem(&plait_policies, &index);
+	s->wanted = p ? p->algorithm : PLAIT_BURST;
+	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
+	s->kind = SOCK_MANAGED;
+	s->last_una = tp->snd_una;
+	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
+	algorithm_init(sk, s);
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(plait_ssthresh, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	return s ? algorithm_ssthresh(sk, s) : reno_ssthresh(tcp_sk(sk));
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(plait_undo_cwnd, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (!s)
+		return reno_undo_cwnd(tcp_sk(sk));
+	s->sample.spurious_recoveries++;
+	return algorithm_undo_cwnd(sk, s);
+}
+
+SEC("struct_ops")
+void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
+{
+	struct plait_sock *s = plait_sock(sk);
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+	__u8 from = ca_state(sk);
+
+	if (!s)
+		return;
+	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from))
+		s->prr_delivered = 0;
+	algorithm_set_state(sk, s, state);
+	/* tcp_end_cwnd_reduction(), which leaves it to algorithms with cong_control */
+	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
+		if (tp->snd_ssthresh < TCP_INFINITE_SSTHRESH && (from == TCP_CA_CWR || tp->undo_marker))
+			tp->snd_cwnd = tp->snd_ssthresh;
+		algorithm_event(sk, s, CA_EVENT_COMPLETE_CWR);
+	}
+}
+
+SEC("struct_ops")
+void BPF_PROG(plait_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (s)
+		algorithm_event(sk, s, event);
+}
+
+SEC("struct_ops")
+void BPF_PROG(plait_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (s)
+		algorithm_pkts_acked(sk, s, sample);
+}
+
+/*
+ * Asked at the start of every attempt to send (tcp_write_xmit), before the window is looked at: the one place where a
+ * congestion control can act between an idle time and its first packet.
+ */
+SEC("struct_ops")
+__u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+
+	if (!s)
+		return 2;
+	if (!tp->packets_out && tp->write_seq != tp->snd_una) {
+		if (!s->burst_start_us)
+			burst_begins(tp, s, tp->tcp_mstamp);
+		if (tp->tcp_mstamp - s->idle_since_us > srtt_us(tp) + BULK_OVER_US) {
+			s->bulk = 0;
+			s->burst_rounds = 0;
+		}
+		choose(sk, s);
+		if (s->algorithm == PLAIT_BURST)
+			burst_begin(sk, s);
+		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {
+			s->sample.idle_restarts++;
+			algorithm_event(sk, s, CA_EVENT_CWND_RESTART);
+		}
+	}
+	if (s->algorithm == PLAIT_BURST)
+		return burst_min_tso_segs(tp);
+	if (s->algorithm == PLAIT_BBR)
+		return bbr_min_tso_segs(sk, s);
+	window_unused(sk);
+	return 2;
+}
+
+SEC("struct_ops")
+__u32 BPF_PROG(plait_sndbuf_expand, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	return s && sets_rate(s->algorithm) ? 3 : 2; /* paced algorithms keep up to three windows in the queue, as tcp_bbr */
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops plait = {
+	.init = (void *)plait_init,
+	.ssthresh = (void *)plait_ssthresh,
+	.cong_control = (void *)plait_cong_control,
+	.set_state = (void *)plait_set_state,
+	.cwnd_event = (void *)plait_cwnd_event,
+	.pkts_acked = (void *)plait_pkts_acked,
+	.undo_cwnd = (void *)plait_undo_cwnd,
+	.min_tso_segs = (void *)plait_min_tso_segs,
+	.sndbuf_expand = (void *)plait_sndbuf_expand,
+	.flags = 1, /* TCP_CONG_NON_RESTRICTED: any user may ask for it, in any network namespace */
+	.name = "plait",
+};
+
+#include "sockops.h"
+#include "host.h"

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The state plait keeps per socket, the maps it shares with the daemon, and the questions every algorithm asks of a socket. */
+#ifndef PLAIT_SOCK_H
+#define PLAIT_SOCK_H
+
+#include "kernel.h"
+#include "abi.h"
+
+/* Private state of an algorithm; ICSK_CA_PRIV_SIZE is 104 bytes, ours may be a little more. */
+#define PLAIT_PRIVATE_WORDS 20
+
+/* Why a socket is followed. */
+enum { SOCK_MANAGED = 1, SOCK_HOLDOUT = 2, SOCK_OBSERVED = 3 };
+
+struct plait_sock {
+	__u64 cookie;
+	__u8 algorithm; /* in use */
+	__u8 wanted;	/* for application-limited traffic */
+	__u8 wanted_bulk;
+	__u8 policy;
+	__u8 kind; /* SOCK_* */
+	__u8 bulk; /* the connection is limited by the path, not by the application */
+	__u8 pacing_ours; /* internal pacing was turned on by us */
+	__u8 round_start; /* this ACK is the first of a round trip */
+	__u8 counted;	  /* among the connections of its prefix */
+	__u8 trains; /* dispersions measured in this burst */
+	__u8 train_measured; /* this ACK completed one */
+	__u8 pad8[5];
+
+	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
+	__u32 round_delivered;
+	__u32 prr_delivered;
+	__u32 last_una;
+	__u32 restarted_at; /* lsndtime of the idle time last handled */
+	__u32 carried;	    /* most packets in flight that arrived without a loss, of late */
+	__u32 carried_round;
+	__u32 burst_rounds;
+
+	/* The burst in flight: from the first byte written after everything was acknowledged. */
+	__u32 burst_seq; /* sequence number of its first byte */
+	__u64 burst_start_us; /* 0: none */
+	__u64 idle_since_us;  /* when the last one ended */
+	__u64 ack_us;	      /* its first ACK; 0: none yet */
+	__u32 ack_delivered;
+	__u32 train_delivered;
+	__u64 train_start_us; /* the ACK from which the dispersion at work is measured */
+	__u32 burst_losses;
+	__u32 burst_rtt_max_us;
+
+	/* What the path has shown. */
+	__u32 min_rtt_us;      /* in the present window of bursts */
+	__u32 min_rtt_past_us; /* in the one before */
+	__u32 min_rtt_bursts;
+	__u32 last_rtt_us;
+	__u64 min_rtt_since_us;
+	__u64 dispersion_Bps; /* rate at which trains of packets come through, bytes per second */
+
+	/* Retransmissions since the last sample, by length of their runs (sockops.h). */
+	__u32 run_segments;
+	__u32 run_end;
+	struct plait_sample sample; /* accumulates until it is sent */
+	__u32 sampled_delivered;    /* of a socket that is only observed */
+	__u32 pad;
+
+	__u64 private[PLAIT_PRIVATE_WORDS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct plait_sock);
+} plait_socks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct plait_policy);
+} plait_policies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct plait_choice);
+} plait_choices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+	__type(value, struct plait_sample);
+} plait_samples SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct plait_prefix);
+	__type(value, struct plait_latency);
+} plait_latencies SEC(".maps");
+
+struct plait_control plait_daemon;
+struct plait_counters plait_counts;
+
+#define count(name) __sync_fetch_and_add(&plait_counts.name, 1)
+
+static __always_inline const struct tcp_sock *tcp_sk(const struct sock *sk)
+{
+	return (const struct tcp_sock *)sk;
+}
+
+static __always_inline struct tcp_sock *tcp_sk_mut(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static __always_inline __u8 ca_state(struct sock *sk)
+{
+	return BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_state);
+}
+
+static __always_inline __u32 packets_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+static __always_inline bool in_slow_start(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh;
+}
+
+static __always_inline bool cwnd_limited(struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		return true;
+	return in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+static __always_inline __u32 srtt_us(const struct tcp_sock *tp)
+{
+	return tp->srtt_us >> 3;
+}
+
+/* The shortest round trip of the last 8 to 16 bursts or 10 to 20 s: a path may change for the worse, and minima over minutes would not see it. */
+static __always_inline __u32 min_rtt_us(const struct plait_sock *s)
+{
+	if (!s->min_rtt_us)
+		return s->min_rtt_past_us;
+	if (!s->min_rtt_past_us)
+		return s->min_rtt_us;
+	return min(s->min_rtt_us, s->min_rtt_past_us);
+}
+
+/* The daemon has been silent for so long that the host must be as if plait were not there. */
+static __always_inline bool daemon_silent(void)
+{
+	__u64 heartbeat = plait_daemon.heartbeat_ns;
+
+	return heartbeat + plait_daemon.stale_ns < bpf_ktime_get_ns();
+}
+
+#endif

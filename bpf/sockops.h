@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* cgroup/sock_ops: which connections plait takes, which it holds out, and what they retransmit. */
+#ifndef PLAIT_SOCKOPS_H
+#define PLAIT_SOCKOPS_H
+
+#include "measure.h"
+
+/* Destination prefixes and local ports with a policy of their own. */
+struct prefix_key {
+	__u32 bits;
+	__u8 address[16]; /* IPv4 as mapped address */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix_key);
+	__type(value, __u32);
+} plait_prefixes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} plait_ports SEC(".maps");
+
+static char plait_name[16] = "plait";
+
+static __always_inline bool on_default(const __u8 *name)
+{
+	for (int i = 0; i < 16; i++) {
+		if (name[i] != plait_daemon.fallback[i])
+			return false;
+		if (!name[i])
+			break;
+	}
+	return true;
+}
+
+static __always_inline __u32 policy_of(struct sock *sk)
+{
+	struct prefix_key key = { .bits = 128 };
+	__u32 port = sk->__sk_common.skc_num, *found;
+
+	found = bpf_map_lookup_elem(&plait_ports, &port);
+	if (found)
+		return *found;
+	remote_of(sk, (__u32 *)key.address);
+	found = bpf_map_lookup_elem(&plait_prefixes, &key);
+	return found ? *found : 0;
+}
+
+static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	__u32 index = policy_of(sk);
+	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+	struct plait_sock *s;
+	__u8 name[16] = {};
+
+	if (!p || daemon_silent())
+		return 1;
+	/* An application that chose a congestion control keeps it. */
+	if (bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) || !on_default(name))
+		return 1;
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s)
+		return 1;
+	s->cookie = bpf_get_socket_cookie(ctx);
+	s->policy = index;
+	if (!p->managed)
+		s->kind = p->observed ? SOCK_OBSERVED : SOCK_HOLDOUT;
+	else
+		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
+	bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_STATE_CB_FLAG |
+				       (s->kind != SOCK_MANAGED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
+				       (s->kind != SOCK_HOLDOUT ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
+	if (s->kind == SOCK_HOLDOUT)
+		count(held_out);
+	if (s->kind != SOCK_MANAGED)
+		return 1;
+	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name))) {
+		s->kind = 0;
+		count(refused);
+		return 1;
+	}
+	count(attached);
+	return 1;
+}
+
+static __always_inline void retransmitted(struct bpf_sock_ops *ctx, struct plait_sock *s)
+{
+	if (s->run_segments && ctx->args[0] != s->run_end)
+		run_ends(s);
+	s->run_segments += ctx->args[1];
+	s->run_end = ctx->args[0] + ctx->args[1] * ctx->mss_cache;
+}
+
+SEC("sockops")
+int plait_sockops(struct bpf_sock_ops *ctx)
+{
+	struct plait_sock *s;
+	struct tcp_sock *tp;
+	struct sock *sk;
+
+	if (!ctx->sk)
+		return 1;
+	tp = bpf_skc_to_tcp_sock(ctx->sk);
+	if (!tp)
+		return 1;
+	sk = (struct sock *)tp;
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return established(ctx, sk);
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+	if (!s)
+		return 1;
+	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB) {
+		retransmitted(ctx, s);
+	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) {
+		/* with timestamps every ACK gives a round trip, so the last one of a burst does */
+		if (s->burst_start_us && all_acknowledged(tp))
+			burst_ends(sk, s, bpf_ktime_get_ns() / 1000);
+		if (s->kind == SOCK_OBSERVED)
+			sample_send(sk, s, false);
+	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind != SOCK_HOLDOUT) {
+		sample_send(sk, s, true);
+	}
+	return 1;
+}
+
+#endif

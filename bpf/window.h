@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Window-based control as net/ipv4/tcp_input.c and tcp_output.c do it around algorithms that have no cong_control:
+ * slow start (RFC 5681), proportional rate reduction (RFC 6937), the window after an idle time (RFC 2861), pacing rate.
+ * A congestion control with cong_control, as ours must be to pace bursts, has to do all of it itself.
+ */
+#ifndef PLAIT_WINDOW_H
+#define PLAIT_WINDOW_H
+
+#include "sock.h"
+
+/* Exponential growth up to ssthresh; returns how many of the acknowledged packets are left for congestion avoidance. */
+static __always_inline __u32 slow_start(struct tcp_sock *tp, __u32 acked)
+{
+	__u32 cwnd = min(tp->snd_cwnd + acked, tp->snd_ssthresh);
+
+	acked -= cwnd - tp->snd_cwnd;
+	tp->snd_cwnd = min(cwnd, tp->snd_cwnd_clamp);
+	return acked;
+}
+
+/* One packet more for every w acknowledged. */
+static __always_inline void additive_increase(struct tcp_sock *tp, __u32 w, __u32 acked)
+{
+	__u32 cwnd = tp->snd_cwnd, cnt = tp->snd_cwnd_cnt;
+
+	w = max(w, 1u);
+	if (cnt >= w) { /* w has shrunk */
+		cnt = 0;
+		cwnd++;
+	}
+	cnt += acked;
+	if (cnt >= w) {
+		__u32 delta = cnt / w;
+
+		cnt -= delta * w;
+		cwnd += delta;
+	}
+	tp->snd_cwnd_cnt = cnt;
+	tp->snd_cwnd = min(cwnd, tp->snd_cwnd_clamp);
+}
+
+static __always_inline bool in_cwnd_reduction(__u8 state)
+{
+	return state == TCP_CA_CWR || state == TCP_CA_Recovery;
+}
+
+/* RFC 6937 with the reduction bound the kernel uses: the window of a recovery. */
+static __always_inline void proportional_rate_reduction(struct tcp_sock *tp, struct plait_sock *s, const struct rate_sample *rs,
+							bool una_advanced)
+{
+	__u32 acked = rs->acked_sacked;
+	__u32 inflight = packets_in_flight(tp), ssthresh = tp->snd_ssthresh, prior = tp->prior_cwnd;
+	__s32 delta = ssthresh - inflight, send;
+
+	if (!acked || !prior)
+		return;
+	s->prr_delivered += acked;
+	if (delta < 0) {
+		send = ((__u64)ssthresh * s->prr_delivered + prior - 1) / prior - tp->prr_out;
+	} else {
+		send = max((__s32)(s->prr_delivered - tp->prr_out), (__s32)acked);
+		if (una_advanced && !rs->losses)
+			send++;
+		send = min(delta, send);
+	}
+	send = max(send, tp->prr_out ? 0 : 1);
+	tp->snd_cwnd = max((__s32)inflight + send, 1);
+}
+
+/* tcp_current_ssthresh(): what is known about the path, for when the window is given up because of idleness. */
+static __always_inline __u32 remembered_ssthresh(struct sock *sk, const struct tcp_sock *tp)
+{
+	if (in_cwnd_reduction(ca_state(sk)))
+		return tp->snd_ssthresh;
+	return max(tp->snd_ssthresh, (tp->snd_cwnd >> 1) + (tp->snd_cwnd >> 2));
+}
+
+static __always_inline bool restarts_after_idle(struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle;
+}
+
+/* tcp_cwnd_restart(): half the window per RTO of idleness, down to the initial window. Returns whether there was an idle time. */
+static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock *s)
+{
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
+	__s32 idle = now - tp->lsndtime;
+	__u32 cwnd = tp->snd_cwnd, restart = min(cwnd, (__u32)TCP_INIT_CWND);
+
+	if (tp->packets_out || !rto || idle <= (__s32)rto || s->restarted_at == tp->lsndtime)
+		return false;
+	s->restarted_at = tp->lsndtime;
+	if (!restarts_after_idle(sk))
+		return false;
+	tp->snd_ssthresh = remembered_ssthresh(sk, tp);
+	for (int i = 0; i < 16 && (idle -= rto) > 0 && cwnd > restart; i++)
+		cwnd >>= 1;
+	tp->snd_cwnd = max(cwnd, restart);
+	tp->snd_cwnd_stamp = now;
+	return true;
+}
+
+/* tcp_cwnd_application_limited(): a window that was not used for an RTO comes half way down to what was (RFC 2861). */
+static __always_inline void window_unused(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
+	__u32 used = max(tp->snd_cwnd_used, (__u32)TCP_INIT_CWND);
+
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || !rto || (__s32)(now - tp->snd_cwnd_stamp) < (__s32)rto || !restarts_after_idle(sk))
+		return;
+	if (ca_state(sk) == TCP_CA_Open && used < tp->snd_cwnd) {
+		tp->snd_ssthresh = remembered_ssthresh(sk, tp);
+		tp->snd_cwnd = (tp->snd_cwnd + used) >> 1;
+	}
+	tp->snd_cwnd_stamp = now;
+}
+
+/* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT in slow start, 120 % after. */
+static __always_inline void window_pacing_rate(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u64 rate = (__u64)tp->mss_cache * ((USEC_PER_SEC / 100) << 3);
+
+	rate *= tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+	rate *= max(tp->snd_cwnd, tp->packets_out);
+	if (tp->srtt_us)
+		rate /= tp->srtt_us;
+	sk->sk_pacing_rate = min(rate, (__u64)sk->sk_max_pacing_rate);
+}
+
+/* Algorithms that pace need the kernel's own pacing timer if no fq qdisc is there; the others must run without it. */
+static __always_inline void set_pacing(struct sock *sk, struct plait_sock *s, bool on)
+{
+	if (on && sk->sk_pacing_status == SK_PACING_NONE) {
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+		s->pacing_ours = 1;
+	} else if (!on && s->pacing_ours && sk->sk_pacing_status == SK_PACING_NEEDED) {
+		sk->sk_pacing_status = SK_PACING_NONE;
+		s->pacing_ours = 0;
+	}
+}
+
+#endif
