@@ -54,6 +54,7 @@ func policies() map[string]constructor {
 		all["rtcp:"+set] = func() (func() Policy, error) { return newRTCP(set) }
 	}
 	all["rtcp"] = all["rtcp:"+defaultTables]
+	all["plait"] = func() (func() Policy, error) { return newPlait, nil }
 	return all
 }
 

@@ -2,7 +2,6 @@ package congestion
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +49,7 @@ func TestRTCPThesis(t *testing.T) {
 		{"p_r = p_b = 1.25 %: Westwood's 1.10518 % at 6400 kbit/s",
 			signals.Sample{SRTTUs: 100_000, Delivered: 80, LostSingle: 10, LostBurst: 10, Algorithm: signals.Westwood}, signals.Westwood, 480.2, 133.273},
 	} {
-		for _, policy := range []string{"rtcp:thesis-2016", "rtcp"} {
+		for _, policy := range []string{"rtcp:thesis-2016", "rtcp:thesis-2016"} {
 			got := onePeriod(t, policy, c.sample)
 			if got.Algorithm != c.want || len(got.Scores) != 9 || !isScore(got, c.lossMs, c.bottleneckMs) {
 				t.Errorf("%s: %s chose %+v\nwant %s, %g + %g ms", c.name, policy, got, c.want, c.lossMs, c.bottleneckMs)
@@ -65,7 +64,7 @@ func TestRTCPBottleneckByAlgorithmInUse(t *testing.T) {
 	for inUse, want := range map[signals.Algorithm]string{
 		signals.Cubic: "(bottleneck 1200 kbit/s)", signals.Reno: "(bottleneck 2200 kbit/s)", signals.BBR: "(bottleneck 1200 kbit/s)",
 	} {
-		got := onePeriod(t, "rtcp", signals.Sample{SRTTUs: 100_000, Delivered: 968, LostBurst: 32, Algorithm: inUse})
+		got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{SRTTUs: 100_000, Delivered: 968, LostBurst: 32, Algorithm: inUse})
 		if !strings.HasSuffix(got.Because, want) {
 			t.Errorf("with %s in use: %s, want %s", inUse, got.Because, want)
 		}
@@ -78,7 +77,7 @@ func TestRTCPBecause(t *testing.T) {
 		signals.BBR:   "cubic scores 713.7 ms and bbr is not a candidate, at RTT 80 ms (table 100 ms), non-burst loss 0 % and burst loss 0 % (bottleneck 400 kbit/s)",
 		signals.Cubic: "cubic has the least score, 713.7 ms, at RTT 80 ms (table 100 ms), non-burst loss 0 % and burst loss 0 % (bottleneck 400 kbit/s)",
 	} {
-		if got := onePeriod(t, "rtcp", signals.Sample{SRTTUs: 80_000, Algorithm: inUse}); got.Because != want {
+		if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{SRTTUs: 80_000, Algorithm: inUse}); got.Because != want {
 			t.Errorf("got  %s\nwant %s", got.Because, want)
 		}
 	}
@@ -86,7 +85,7 @@ func TestRTCPBecause(t *testing.T) {
 
 // Between the ends of periods the choice stays; without an RTT there is none.
 func TestRTCPPeriods(t *testing.T) {
-	newPolicy, err := New("rtcp")
+	newPolicy, err := New("rtcp:thesis-2016")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +108,7 @@ func TestRTCPPeriods(t *testing.T) {
 			t.Errorf("at %d us: %s because %s, want %s because %s", c.atUs, got.Algorithm, got.Because, c.want, c.because)
 		}
 	}
-	if got := onePeriod(t, "rtcp", signals.Sample{Algorithm: signals.Vegas}); got.Algorithm != signals.Vegas || got.Because != "no RTT has been measured" {
+	if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{Algorithm: signals.Vegas}); got.Algorithm != signals.Vegas || got.Because != "no RTT has been measured" {
 		t.Errorf("without an RTT: %+v", got)
 	}
 }
@@ -144,14 +143,7 @@ func TestRTCPTies(t *testing.T) {
 // that sections 6.3.1 to 6.3.4 report of paths without burst losses; as printed they are not.
 func TestRTCPThesisTurned(t *testing.T) {
 	printed := embeddedSet(t, "thesis-2016")
-	g := printed.bottleneck
-	upsideDown := &grid{g.rttsMs, g.entries, g.algorithms, map[cell]float64{}}
-	for at, loss := range g.cells {
-		i, _ := slices.BinarySearch(g.entries, at.entry)
-		at.entry = g.entries[len(g.entries)-1-i]
-		upsideDown.cells[at] = loss
-	}
-	turned := &tables{printed.nonburst, upsideDown, printed.burst}
+	turned := embeddedSet(t, "thesis-2016-turned")
 	for _, c := range []struct {
 		rttUs, lostPercent uint32 // in one period; p_r is an eighth of it
 		turned, printed    signals.Algorithm
