@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build demo test reproduce bench fuzz lint help
+.PHONY: build deb demo test reproduce bench fuzz lint help
 
 GO := scripts/go
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -17,6 +17,9 @@ BUILD := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$
 build: ## Build ./plait, one static binary
 	@scripts/bootstrap go
 	$(BUILD) -o plait ./cmd/plait
+
+deb: build ## Make dist/plait_VERSION_ARCHITECTURE.deb
+	packaging/deb plait "$$(cat VERSION)" "$$(dpkg --print-architecture)" dist
 
 demo: build ## Install what is needed, run the showcase, write a report
 	@scripts/bootstrap lab
@@ -43,7 +46,7 @@ fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 
 lint: ## Run the linters
 	@scripts/bootstrap go lint
-	shellcheck scripts/* .ci/run
+	shellcheck scripts/* packaging/deb .ci/run
 	$(GO) run $(GOLANGCI_LINT) run ./...
 
 help: ## Show this list

@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"plait": func() { os.Exit(execute(os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){"plait": func() { os.Exit(execute(os.Args[1:])) }, "stand-in": standInMain})
 }
 
 // The command line as its users meet it, as far as no virtual machine is needed: one story per file.

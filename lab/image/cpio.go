@@ -125,9 +125,10 @@ func unwanted(name string) bool {
 	return false
 }
 
-// writeAgent writes an archive that holds only the init program.
+// writeAgent writes an archive that holds only the init program, which is also the command plait of the guest.
 func writeAgent(to io.Writer, agent []byte) error {
 	out := cpioWriter{w: bufio.NewWriter(to)}
 	out.add("init", modeFile|0o755, 0, 0, 0, 0, int64(len(agent)), bytes.NewReader(agent))
+	out.add("usr/bin/plait", modeSymlink|0o777, 0, 0, 0, 0, int64(len("/init")), strings.NewReader("/init"))
 	return out.close()
 }

@@ -106,7 +106,7 @@ func TestWriteAgent(t *testing.T) {
 	if err := writeAgent(&b, []byte("program")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`init 100755 0 0:0 "program"`, `TRAILER!!! 0 0 0:0 ""`}
+	want := []string{`init 100755 0 0:0 "program"`, `usr/bin/plait 120777 0 0:0 "/init"`, `TRAILER!!! 0 0 0:0 ""`}
 	if got := list(t, b.Bytes()); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/congestion"
+	"plait.dev/plait/daemon"
+	"plait.dev/plait/signals"
+)
+
+// standIn answers on a control socket as a daemon would, without a kernel half.
+type standIn struct{ stop context.CancelFunc }
+
+func (d standIn) Status() daemon.Status {
+	group := func(connections, bursts uint64) daemon.Group {
+		counts := make([]uint64, 96)
+		counts[40] = bursts
+		return daemon.NewGroup(daemon.Histogram{Connections: connections, Counts: counts}, 64000*bursts)
+	}
+	return daemon.Status{
+		Version: "1.2.3", PID: os.Getpid(), UpSince: time.Now().Add(-90 * time.Second), Mode: daemon.On, Policy: "rtcp", HoldoutPercent: 5,
+		Default: "cubic", Cgroup: "/sys/fs/cgroup", Linked: true, Tracing: "on",
+		Counters: map[string]uint64{"attached": 190, "held_out": 10, "switches": 7},
+		Prefixes: []daemon.PrefixStatus{{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "rtcp", Managed: group(190, 1900), Holdout: group(10, 100),
+			Difference: daemon.Comparison{Ratio: 0.5, Low: 0.4, High: 0.6, Verdict: daemon.Better}}},
+		Sockets: []daemon.SocketStatus{
+			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp",
+				Algorithm: "cubic", Wanted: "hybla", Because: "hybla scores less",
+				Scores: []congestion.Score{{Algorithm: signals.Hybla, LatencyMs: 30, LossMs: 10, BottleneckMs: 20}},
+				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1}},
+		},
+		Warnings: []string{"something is odd"},
+	}
+}
+func (d standIn) Why(socket string) (daemon.SocketStatus, error) {
+	return daemon.FindSocket(d.Status().Sockets, socket)
+}
+func (d standIn) Reload() error {
+	if _, err := os.Stat("mistake"); err == nil {
+		return errors.New("plait.yaml:1:1: colour: unknown key: expected cgroup, control, metrics or congestion")
+	}
+	return nil
+}
+func (d standIn) Stop() { d.stop() }
+
+// standInMain serves at the path that is its argument until plait down or the end of the test.
+func standInMain() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := daemon.Serve(ctx, os.Args[1], standIn{stop}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// systemd is told once, on the socket it names.
+func TestNotifySystemd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	notifySystemd()
+	said := make([]byte, 100)
+	if n, err := l.Read(said); err != nil || string(said[:n]) != "READY=1" {
+		t.Errorf("got %q, %v, want READY=1", said[:n], err)
+	}
+}
+
+// A picture of plait top fits the terminal, whatever there is to say.
+func TestDraw(t *testing.T) {
+	s := standIn{}.Status()
+	picture := draw(s, s.UpSince.Add(90*time.Second), 40, 5)
+	want := home + strings.Join([]string{
+		"plait 1.2.3, up for 1m30s, mode on, poli",
+		"connections: 190 managed, 10 held out on",
+		"warning: something is odd",
+		"",
+		"q: quit",
+	}, clearLine+"\r\n") + clearLine + clearBelow
+	if picture != want {
+		t.Errorf("got  %q\nwant %q", picture, want)
+	}
+}
+
+// The process in the background is in another directory and must mean the same files.
+func TestArguments(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	f := upFlags{config: "plait.yaml", overrides: daemon.Overrides{Observe: true, Policy: "rtcp"}}
+	args, err := f.arguments()
+	want := "up --foreground --config " + dir + "/plait.yaml --observe --policy rtcp"
+	if err != nil || strings.Join(args, " ") != want {
+		t.Errorf("got  %v, %v\nwant %s", args, err, want)
+	}
+}

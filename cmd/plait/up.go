@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/daemon"
+)
+
+// readyVariable names, for the process in the background, the file descriptor on which it says that it is ready.
+const readyVariable = "PLAIT_READY_FD"
+
+// readyFD is the first one after standard input, output and error.
+const readyFD = 3
+
+// upFlags are the flags of plait up.
+type upFlags struct {
+	config     string
+	foreground bool
+	overrides  daemon.Overrides
+	signalLog  string
+	log        string
+}
+
+func newUp() *cobra.Command {
+	var f upFlags
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Choose the congestion control of this host's connections",
+		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
+			"the connections by themselves when plait dies.",
+		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.config, "config", daemon.DefaultConfigPath, "read this configuration `file`; the default one need not exist")
+	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and log to standard error")
+	flags.BoolVar(&f.overrides.Observe, "observe", false, "leave the connections alone, and say what would be done")
+	flags.StringVar(&f.overrides.Policy, "policy", "", "choose by this `policy` where no rule names one (default: as configured)")
+	flags.StringVar(&f.signalLog, "signal-log", "", "write every sample to this `file`, for plait replay")
+	flags.StringVar(&f.log, "log", "/var/log/plait.log", "in the background, log to this `file`")
+	return c
+}
+
+// up starts the daemon here or in the background, unless one is up.
+func (f *upFlags) up(ctx context.Context, out io.Writer) error {
+	c, err := daemon.ReadConfig(f.config)
+	if err != nil {
+		return err
+	}
+	if c, err = c.Override(f.overrides); err != nil {
+		return err
+	}
+	if os.Getenv(readyVariable) != "" {
+		return f.tell(ctx, c)
+	}
+	client := daemon.Client(c.Control)
+	switch s, err := client.Status(); {
+	case err == nil:
+		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload reads a changed configuration, plait down ends it\n",
+			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy)
+		return nil
+	case !errors.Is(err, daemon.ErrNotRunning):
+		return &exit{1, err}
+	}
+	if f.foreground {
+		if err := f.run(ctx, c, os.Stderr, notifySystemd); err != nil {
+			return &exit{1, err}
+		}
+		return nil
+	}
+	if err := f.background(); err != nil {
+		return &exit{1, err}
+	}
+	s, err := client.Status()
+	if err != nil {
+		return &exit{1, fmt.Errorf("plait came up and ended again: %w; see %s", err, f.log)}
+	}
+	printUp(out, s, f.log)
+	return nil
+}
+
+// run is the daemon, in this process.
+func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready func()) error {
+	o := daemon.Options{ConfigPath: f.config, Version: version, Log: log, Ready: ready}
+	if f.signalLog != "" {
+		file, err := os.OpenFile(f.signalLog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // it says who talks to whom
+		if err != nil {
+			return fmt.Errorf("write signal log: %w", err)
+		}
+		defer file.Close()
+		o.SignalLog = file
+	}
+	err := daemon.Run(ctx, c, o)
+	if errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
+		return nil // a signal is the ordinary end of a daemon
+	}
+	return err
+}
+
+// tell is the daemon in the background: it says ok, or why not, to the process that started it.
+func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
+	pipe := os.NewFile(readyFD, "ready")
+	told := false
+	say := func(line string) {
+		if !told {
+			told = true
+			fmt.Fprintln(pipe, line)
+			pipe.Close()
+		}
+	}
+	err := f.run(ctx, c, os.Stderr, func() { say("ok") })
+	if err != nil {
+		say(err.Error())
+		return &exit{1, err}
+	}
+	return nil
+}
+
+// background starts this program again in a session of its own and waits until it is ready.
+func (f *upFlags) background() error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program to start it in the background: %w", err)
+	}
+	log, err := os.OpenFile(f.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("write the log: %w; name another file with --log", err)
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	args, err := f.arguments()
+	if err != nil {
+		return err
+	}
+	c := exec.Command(self, args...)
+	c.Args[0] = os.Args[0]
+	c.Env = append(os.Environ(), fmt.Sprint(readyVariable, "=", readyFD))
+	c.Dir = "/" // keep no file system busy
+	c.Stderr = log
+	c.ExtraFiles = []*os.File{w}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = c.Start()
+	w.Close() // or the daemon's death would not be seen
+	if err != nil {
+		return fmt.Errorf("start plait in the background: %w", err)
+	}
+	said, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	switch text := string(bytes.TrimSpace(said)); text {
+	case "ok":
+		return nil
+	case "":
+		return fmt.Errorf("start plait in the background: it ended without a word; see %s", f.log)
+	default:
+		return errors.New(text)
+	}
+}
+
+// arguments of the process in the background; its directory is another, so paths are absolute.
+func (f *upFlags) arguments() ([]string, error) {
+	args := []string{"up", "--foreground"}
+	for _, file := range []struct{ flag, path string }{{"--config", f.config}, {"--signal-log", f.signalLog}} {
+		if file.path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(file.path)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, file.flag, absolute)
+	}
+	if f.overrides.Observe {
+		args = append(args, "--observe")
+	}
+	if f.overrides.Policy != "" {
+		args = append(args, "--policy", f.overrides.Policy)
+	}
+	return args, nil
+}
+
+// notifySystemd says that plait is up (sd_notify(3)), if it was started by systemd.
+func notifySystemd() {
+	address := os.Getenv("NOTIFY_SOCKET")
+	if address == "" {
+		return
+	}
+	if abstract, ok := strings.CutPrefix(address, "@"); ok {
+		address = "\x00" + abstract
+	}
+	c, err := net.Dial("unixgram", address)
+	if err == nil {
+		_, err = c.Write([]byte("READY=1"))
+		c.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "plait: tell systemd that plait is up:", err)
+	}
+}
+
+// printUp says what has been done.
+func printUp(out io.Writer, s daemon.Status, log string) {
+	does := map[daemon.Mode]string{
+		daemon.On:      fmt.Sprintf("connections of %s: policy %s, %g %% held out for comparison", s.Cgroup, s.Policy, s.HoldoutPercent),
+		daemon.Observe: fmt.Sprintf("connections of %s are observed, policy %s; nothing is changed", s.Cgroup, s.Policy),
+		daemon.Off:     "mode off: nothing is done but what rules say",
+	}
+	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
+	fmt.Fprintf(out, "  %s\n", does[s.Mode])
+	fmt.Fprintf(out, "  they return to %s with plait down, or by themselves if plait dies\n", s.Default)
+	for _, w := range s.Warnings {
+		fmt.Fprintln(out, "  warning:", w)
+	}
+	fmt.Fprintf(out, "  see plait status and %s\n", log)
+}

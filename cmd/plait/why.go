@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/daemon"
+)
+
+func newWhy() *cobra.Command {
+	var f controlFlags
+	c := &cobra.Command{
+		Use:   "why SOCKET",
+		Short: "Say why a connection uses its congestion control",
+		Long: "Say why a connection uses its congestion control. SOCKET is one of its ends (192.0.2.1:443 or [2001:db8::1]:443), both\n" +
+			"joined by -, or its cookie as ss -e and plait status show it (sk:1a).",
+		Example: "  plait why 198.51.100.7:50000\n  plait why 192.0.2.1:443-198.51.100.7:50000\n  plait why sk:1a",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := f.client().Why(args[0])
+			if err != nil {
+				return unanswered(err)
+			}
+			printWhy(c.OutOrStdout(), s)
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}
+
+// printWhy says what is used, why, and what it was decided from.
+func printWhy(out io.Writer, s daemon.SocketStatus) {
+	fmt.Fprintf(out, "%s-%s (sk:%x) uses %s", s.Local, s.Remote, s.Cookie, s.Algorithm)
+	if s.Wanted != s.Algorithm {
+		fmt.Fprintf(out, ", should use %s", s.Wanted)
+	}
+	fmt.Fprintf(out, "\npolicy %s: %s\n", s.Policy, s.Because)
+	if len(s.Scores) > 0 {
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "\nCANDIDATE\tEXPECTED ms\tBY LOSS ms\tBY BOTTLENECK ms\t")
+		for _, c := range s.Scores {
+			fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t\n", c.Algorithm, c.LatencyMs, c.LossMs, c.BottleneckMs)
+		}
+		t.Flush()
+	}
+	l := s.Last
+	fmt.Fprintf(out, "\nlast sample: RTT %.1f ms, least %.1f ms; rate %.2f Mbit/s; window %d segments of %d bytes\n",
+		float64(l.SRTTUs)/1000, float64(l.MinRTTUs)/1000, float64(l.RateBps)/1e6, l.CwndSegments, l.MSS)
+	fmt.Fprintf(out, "             in %.0f ms %d segments delivered, %d lost singly, %d lost in runs\n",
+		float64(l.IntervalUs)/1000, l.Delivered, l.LostSingle, l.LostBurst)
+	if l.BurstLatencyUs > 0 {
+		fmt.Fprintf(out, "             last burst: %d bytes in %.1f ms\n", l.BurstBytes, float64(l.BurstLatencyUs)/1000)
+	}
+}

@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+)
+
+// Where plait looks and listens if nothing else is configured.
+const (
+	DefaultConfigPath = "/etc/plait/plait.yaml"
+	defaultControl    = "/run/plait/control"
+	defaultMetrics    = "127.0.0.1:9464"
+	metricsOff        = "off"
+)
+
+// maxRules is what the kernel half's table of policies has beside the one for everything else (plait_policies, bpf/sock.h).
+const maxRules = 63
+
+// maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
+const maxControlBytes = 107
+
+// Mode is what a lever may do.
+type Mode string
+
+// The modes. Observe decides and reports what it would do, and acts on nothing.
+const (
+	Off     Mode = "off"
+	Observe Mode = "observe"
+	On      Mode = "on"
+)
+
+// What a choice may do to the traffic it shares a path with.
+const (
+	Friendly   = "friendly"
+	Aggressive = "aggressive"
+)
+
+// Config is a configuration file; docs/congestion/configuration.md describes every key.
+type Config struct {
+	// Cgroup is the directory (cgroup v2) whose processes' connections plait takes. ReadConfig puts in the mount FindCgroup
+	// finds if the file names none; empty if there is none either.
+	Cgroup string
+	// Control is the path of the unix socket of plait's own commands.
+	Control string
+	// Metrics is the loopback address Prometheus reads from, or "off".
+	Metrics    string
+	Congestion Lever
+
+	overrides Overrides // applied again when the file is read again
+}
+
+// Lever is how the congestion control of connections is chosen.
+type Lever struct {
+	Mode Mode
+	// Policy is "plait" or a name of congestion.Names.
+	Policy string
+	// HoldoutPercent is the share of connections left on the system's default, from 0 to 100.
+	HoldoutPercent float64
+	Allow          string // Friendly or Aggressive
+	// Rules are exceptions, at most maxRules. No port and no prefix is in two of them.
+	Rules []Rule
+}
+
+// Rule is an exception for connections with one of these local ports or to one of these prefixes. What is not set is as in the
+// lever.
+type Rule struct {
+	Ports          []uint16
+	Prefixes       []netip.Prefix // without bits behind their length, IPv4 not mapped
+	Mode           Mode
+	Policy         string
+	HoldoutPercent *float64
+	Allow          string
+}
+
+// DefaultConfig is the configuration without a file.
+func DefaultConfig() Config {
+	return Config{
+		Control:    defaultControl,
+		Metrics:    defaultMetrics,
+		Congestion: Lever{Mode: On, Policy: kernelPolicy, HoldoutPercent: 5, Allow: Friendly},
+	}
+}
+
+// For is the lever as it is for connections of a rule; it has no rules itself.
+func (l Lever) For(r Rule) Lever {
+	out := l
+	out.Rules = nil
+	if r.Mode != "" {
+		out.Mode = r.Mode
+	}
+	if r.Policy != "" {
+		out.Policy = r.Policy
+	}
+	if r.HoldoutPercent != nil {
+		out.HoldoutPercent = *r.HoldoutPercent
+	}
+	if r.Allow != "" {
+		out.Allow = r.Allow
+	}
+	return out
+}
+
+// levers are what the kernel half's table of policies holds: for everything no rule is for, then for each rule in turn.
+func (c Config) levers() []Lever {
+	all := []Lever{c.Congestion.For(Rule{})}
+	for _, r := range c.Congestion.Rules {
+		all = append(all, c.Congestion.For(r))
+	}
+	return all
+}
+
+// Overrides are what the command line says against the file. They last as long as the daemon, over reloads: a reload must not
+// act on a host that was told to observe.
+type Overrides struct {
+	Observe bool   // whatever is on observes
+	Policy  string // of connections no rule gives one; empty: as in the file
+}
+
+// Override applies what the command line says.
+func (c Config) Override(o Overrides) (Config, error) {
+	if o.Policy != "" {
+		if why := wrongPolicy(o.Policy); why != "" {
+			return c, fmt.Errorf("--policy %s: %s", o.Policy, why)
+		}
+		c.Congestion.Policy = o.Policy
+	}
+	if o.Observe {
+		observe(&c.Congestion.Mode)
+		rules := make([]Rule, len(c.Congestion.Rules))
+		copy(rules, c.Congestion.Rules) // the caller's stay as they are
+		for i := range rules {
+			observe(&rules[i].Mode)
+		}
+		c.Congestion.Rules = rules
+	}
+	c.overrides = o
+	return c, nil
+}
+
+func observe(m *Mode) {
+	if *m == On {
+		*m = Observe
+	}
+}
+
+// Reread reads the configuration again for a daemon that runs with this one, with the same overrides. The paths of a running
+// daemon cannot change.
+func (c Config) Reread(path string) (Config, error) {
+	next, err := ReadConfig(path)
+	if err != nil {
+		return c, err
+	}
+	if next.Control != c.Control || next.Metrics != c.Metrics || next.Cgroup != c.Cgroup {
+		return c, fmt.Errorf("%s: control, metrics and cgroup take effect when plait starts: run plait down and plait up", path)
+	}
+	return next.Override(c.overrides)
+}
+
+// ReadConfig reads a configuration file. All its problems are told at once, a line each: file:line:column: what: expected what.
+// What is in order is in the Config even then. Without the file at DefaultConfigPath, or with an empty path, everything is as
+// by default.
+func ReadConfig(path string) (Config, error) {
+	c := DefaultConfig()
+	var err error
+	if path != "" {
+		err = c.read(path)
+	}
+	if c.Cgroup == "" {
+		c.Cgroup, _ = FindCgroup() // whoever needs it says what is missing
+	}
+	return c, err
+}
+
+func (c *Config) read(path string) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && path == DefaultConfigPath:
+		return nil
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("read configuration %s: there is no such file; name another with --config, or leave --config out to run with the defaults", path)
+	case err != nil:
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	return c.parse(path, text)
+}

@@ -1,0 +1,288 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/congestion"
+)
+
+// kernelPolicy is the policy that needs no help from user space.
+const kernelPolicy = "plait"
+
+// key is one key of a mapping and what takes its value in.
+type key struct {
+	name string
+	read func(*reader, *yaml.Node)
+}
+
+// reader goes through a file and gathers its problems.
+type reader struct {
+	file     string
+	problems []error
+	ports    map[uint16]int       // line of the first rule with it
+	prefixes map[netip.Prefix]int // likewise
+}
+
+// problem is one line for the editor to jump to.
+func (r *reader) problem(n *yaml.Node, format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf("%s:%d:%d: %s", r.file, n.Line, n.Column, fmt.Sprintf(format, args...)))
+}
+
+// what is how a problem names a value.
+func what(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if n.ShortTag() == "!!null" {
+		return "nothing"
+	}
+	return n.Value
+}
+
+// resolve follows an alias (*name) to what it stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// mapping reads the keys of a mapping. No value at all is an empty one.
+func (r *reader) mapping(n *yaml.Node, at string, keys []key) {
+	n = resolve(n)
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		return
+	}
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	if n.Kind != yaml.MappingNode {
+		r.problem(n, "%s: %s: expected a mapping with the keys %s", at, what(n), strings.Join(names, ", "))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, value := n.Content[i], resolve(n.Content[i+1])
+		j := slices.Index(names, k.Value)
+		switch line, twice := seen[k.Value]; {
+		case j < 0:
+			r.problem(k, "%s: unknown key: expected %s", k.Value, expect(k.Value, names))
+		case twice:
+			r.problem(k, "%s: second time in this mapping: expected once, it is in line %d", k.Value, line)
+		default:
+			keys[j].read(r, value)
+		}
+		seen[k.Value] = k.Line
+	}
+}
+
+// list gives each element of a list, or the value itself if it is none: port: 80 is ports: [80].
+func list(n *yaml.Node) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		return []*yaml.Node{n}
+	}
+	out := make([]*yaml.Node, len(n.Content))
+	for i, e := range n.Content {
+		out[i] = resolve(e)
+	}
+	return out
+}
+
+// oneOf reads one of a few words. YAML's old true and false are told as what was written: on and off stay words.
+func oneOf[T ~string](name string, into *T, words ...string) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || !slices.Contains(words, n.Value) {
+			r.problem(n, "%s: %s: expected %s", name, what(n), expect(what(n), words))
+			return
+		}
+		*into = T(n.Value)
+	}}
+}
+
+// text reads a value that check has nothing against; check says what was expected, or nothing.
+func text(name string, into *string, check func(string) string) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		why := "expected a word"
+		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+			why = check(n.Value)
+		}
+		if why != "" {
+			r.problem(n, "%s: %s: %s", name, what(n), why)
+			return
+		}
+		*into = n.Value
+	}}
+}
+
+func percent(set func(float64)) key {
+	const name = "holdout_percent"
+	return key{name, func(r *reader, n *yaml.Node) {
+		x, err := strconv.ParseFloat(n.Value, 64)
+		if n.Kind != yaml.ScalarNode || err != nil || !(x >= 0 && x <= 100) {
+			r.problem(n, "%s: %s: expected a number from 0 to 100, in percent of the connections", name, what(n))
+			return
+		}
+		set(x)
+	}}
+}
+
+// wrongPolicy says what was expected instead of a policy, or nothing.
+func wrongPolicy(name string) string {
+	names := congestion.Names()
+	if !slices.Contains(names, kernelPolicy) {
+		names = append(names, kernelPolicy)
+	}
+	if slices.Contains(names, name) {
+		return ""
+	}
+	return "expected " + expect(name, names)
+}
+
+func wrongPath(path string) string {
+	switch {
+	case !filepath.IsAbs(path):
+		return "expected an absolute path"
+	case len(path) > maxControlBytes:
+		return fmt.Sprintf("expected a path of at most %d bytes", maxControlBytes)
+	}
+	return ""
+}
+
+func wrongMetrics(address string) string {
+	if a, err := netip.ParseAddrPort(address); address == metricsOff || err == nil && a.Addr().IsLoopback() && a.Port() > 0 {
+		return ""
+	}
+	return "expected a loopback address with a port, like " + defaultMetrics + ", or " + metricsOff + ": anybody who can reach it may read it"
+}
+
+func wrongCgroup(path string) string {
+	if !filepath.IsAbs(path) {
+		return "expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup"
+	}
+	return ""
+}
+
+// port reads the local ports of a rule.
+func (r *reader) port(n *yaml.Node, into *[]uint16) {
+	for _, e := range list(n) {
+		p, err := strconv.ParseUint(e.Value, 10, 16)
+		if e.Kind != yaml.ScalarNode || err != nil || p == 0 {
+			r.problem(e, "port: %s: expected a number from 1 to 65535", what(e))
+			continue
+		}
+		if line, twice := r.ports[uint16(p)]; twice {
+			r.problem(e, "port: %d: expected each port once, it is in line %d", p, line)
+			continue
+		}
+		r.ports[uint16(p)] = e.Line
+		*into = append(*into, uint16(p))
+	}
+}
+
+// prefix reads the destinations of a rule.
+func (r *reader) prefix(n *yaml.Node, into *[]netip.Prefix) {
+	for _, e := range list(n) {
+		p, err := netip.ParsePrefix(e.Value)
+		switch line, twice := r.prefixes[p]; {
+		case e.Kind != yaml.ScalarNode || err != nil:
+			r.problem(e, "prefix: %s: expected an IP prefix, like 192.0.2.0/24 or 2001:db8::/32", what(e))
+		case p != p.Masked():
+			r.problem(e, "prefix: %s: expected no bits behind the length, like %s", p, p.Masked())
+		case p.Addr().Is4In6():
+			r.problem(e, "prefix: %s: expected IPv4 in its own notation, like 192.0.2.0/24", p)
+		case twice:
+			r.problem(e, "prefix: %s: expected each prefix once, it is in line %d", p, line)
+		default:
+			r.prefixes[p] = e.Line
+			*into = append(*into, p)
+		}
+	}
+}
+
+// rules reads the exceptions.
+func (r *reader) rules(n *yaml.Node, into *[]Rule) {
+	if n.Kind != yaml.SequenceNode {
+		r.problem(n, "rules: %s: expected a list", what(n))
+		return
+	}
+	if len(n.Content) > maxRules {
+		r.problem(n.Content[maxRules], "rules: %d: expected at most %d", len(n.Content), maxRules)
+	}
+	for _, e := range list(n) {
+		var rule Rule
+		before := len(r.problems)
+		ports := func(r *reader, n *yaml.Node) { r.port(n, &rule.Ports) }
+		prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &rule.Prefixes) }
+		r.mapping(e, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}},
+			choices(&rule.Mode, &rule.Policy, func(x float64) { rule.HoldoutPercent = &x }, &rule.Allow)...))
+		if len(rule.Ports)+len(rule.Prefixes) == 0 && len(r.problems) == before {
+			r.problem(e, "rules: no port and no prefix: expected one at least; what is for all connections stands above the rules")
+		}
+		*into = append(*into, rule)
+	}
+}
+
+// choices are the keys that the lever and its rules have in common.
+func choices(mode *Mode, policy *string, holdout func(float64), allow *string) []key {
+	return []key{
+		oneOf("mode", mode, string(Off), string(Observe), string(On)),
+		text("policy", policy, wrongPolicy),
+		percent(holdout),
+		oneOf("allow", allow, Friendly, Aggressive),
+	}
+}
+
+// keys of the whole file.
+func (c *Config) keys() []key {
+	l := &c.Congestion
+	return []key{
+		text("cgroup", &c.Cgroup, wrongCgroup),
+		text("control", &c.Control, wrongPath),
+		text("metrics", &c.Metrics, wrongMetrics),
+		{"congestion", func(r *reader, n *yaml.Node) {
+			r.mapping(n, "congestion", append(choices(&l.Mode, &l.Policy, func(x float64) { l.HoldoutPercent = x }, &l.Allow),
+				key{"rules", func(r *reader, n *yaml.Node) { r.rules(n, &l.Rules) }}))
+		}},
+	}
+}
+
+// yamlErrorLine is how the YAML parser says where it stopped.
+var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
+
+// parse reads the text of a file.
+func (c *Config) parse(file string, text []byte) error {
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return nil // empty, or only comments
+	}
+	if err != nil {
+		line, cause := "1", strings.TrimPrefix(err.Error(), "yaml: ")
+		if m := yamlErrorLine.FindStringSubmatch(cause); m != nil {
+			line, cause = m[1], m[2]
+		}
+		return fmt.Errorf("%s:%s:1: %s: expected YAML", file, line, cause)
+	}
+	r := &reader{file: file, ports: map[uint16]int{}, prefixes: map[netip.Prefix]int{}}
+	if decoder.Decode(&second) == nil {
+		r.problem(&second, "second document: expected one")
+	}
+	r.mapping(document.Content[0], "the file", c.keys())
+	return errors.Join(r.problems...)
+}

@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// inDirectory writes a configuration file and goes to its directory, so that problems name it plait.yaml.
+func inDirectory(t *testing.T, text string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("plait.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withCgroup is a configuration as ReadConfig completes it on this machine.
+func withCgroup(c Config) Config {
+	if c.Cgroup == "" {
+		c.Cgroup, _ = FindCgroup()
+	}
+	return c
+}
+
+// The file of the package and the one in the documentation are the same, and say what holds without a file.
+func TestDefaultConfig(t *testing.T) {
+	packaged, err := os.ReadFile("../packaging/plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ReadConfig("../packaging/plait.yaml")
+	if want := withCgroup(DefaultConfig()); err != nil || !reflect.DeepEqual(c, want) {
+		t.Errorf("packaging/plait.yaml: got %+v, %v, want the defaults %+v", c, err, want)
+	}
+	page, err := os.ReadFile("../docs/congestion/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```yaml\n"+string(packaged)+"```\n") {
+		t.Error("docs/congestion/configuration.md: the default configuration is not that of packaging/plait.yaml; copy it there")
+	}
+	// Every key is on the page, as are the limits.
+	for _, k := range c.keys() {
+		if !strings.Contains(string(page), "| `"+k.name+"` |") {
+			t.Errorf("docs/congestion/configuration.md: has no row for %s", k.name)
+		}
+	}
+	for _, k := range choices(new(Mode), new(string), nil, new(string)) {
+		if !strings.Contains(string(page), "| `"+k.name+"` |") {
+			t.Errorf("docs/congestion/configuration.md: has no row for %s", k.name)
+		}
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if c, err := ReadConfig(""); err != nil || !reflect.DeepEqual(c, withCgroup(DefaultConfig())) {
+		t.Errorf("no path: got %+v, %v, want the defaults", c, err)
+	}
+	want := "read configuration missing.yaml: there is no such file; name another with --config, or leave --config out to run with the defaults"
+	if _, err := ReadConfig("missing.yaml"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestReadConfig(t *testing.T) {
+	inDirectory(t, `
+cgroup: /sys/fs/cgroup/web.slice
+control: /run/other
+metrics: off
+congestion:
+  mode: observe
+  policy: fixed:hybla
+  holdout_percent: 12.5
+  allow: aggressive
+  rules:
+    - port: 22
+      mode: off
+    - ports: [80, 443]
+      prefixes: [192.0.2.0/24, "2001:db8::/32"]
+      policy: rtcp
+      holdout_percent: 0
+      allow: friendly
+`)
+	zero := 0.0
+	rules := []Rule{
+		{Ports: []uint16{22}, Mode: Off},
+		{Ports: []uint16{80, 443}, Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")},
+			Policy: "rtcp", HoldoutPercent: &zero, Allow: Friendly},
+	}
+	want := Config{Cgroup: "/sys/fs/cgroup/web.slice", Control: "/run/other", Metrics: "off",
+		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}}
+	c, err := ReadConfig("plait.yaml")
+	if err != nil || !reflect.DeepEqual(c, want) {
+		t.Fatalf("got  %+v, %v\nwant %+v", c, err, want)
+	}
+	levers := []Lever{
+		{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive},
+		{Mode: Off, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive},
+		{Mode: Observe, Policy: "rtcp", HoldoutPercent: 0, Allow: Friendly},
+	}
+	if got := c.levers(); !reflect.DeepEqual(got, levers) {
+		t.Errorf("levers: got  %+v\nwant %+v", got, levers)
+	}
+}
+
+func TestEmptyFile(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "congestion:\n", "{}\n"} {
+		inDirectory(t, text)
+		if c, err := ReadConfig("plait.yaml"); err != nil || !reflect.DeepEqual(c, withCgroup(DefaultConfig())) {
+			t.Errorf("%q: got %+v, %v, want the defaults", text, c, err)
+		}
+	}
+}
+
+// All problems of a file at once.
+func TestProblems(t *testing.T) {
+	inDirectory(t, `cgroup: web.slice
+contrl: /run/x
+metrics: 0.0.0.0:9464
+metrics: off
+congestion:
+  mode: true
+  policy: rtpc
+  holdout_percent: 101
+  allow: [friendly]
+  colour: blue
+  rules:
+    - mode: off
+    - port: 0
+    - ports: [443, 443]
+      prefix: 192.0.2.1/24
+    - prefix: ::ffff:192.0.2.0/120
+    - prefixes: [192.0.2.0/24]
+    - prefix: 192.0.2.0/24
+    - 22
+`)
+	policies := "fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, "
+	want := []string{
+		"1:9: cgroup: web.slice: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
+		"2:1: contrl: unknown key: expected control? (cgroup, control, metrics or congestion)",
+		"3:10: metrics: 0.0.0.0:9464: expected a loopback address with a port, like 127.0.0.1:9464, or off: anybody who can reach it may read it",
+		"4:1: metrics: second time in this mapping: expected once, it is in line 3",
+		"6:9: mode: true: expected off, observe or on",
+		"7:11: policy: rtpc: expected rtcp? (" + policies,
+		"8:20: holdout_percent: 101: expected a number from 0 to 100, in percent of the connections",
+		"9:10: allow: a list: expected friendly or aggressive",
+		"10:3: colour: unknown key: expected mode, policy, holdout_percent, allow or rules",
+		"12:7: rules: no port and no prefix: expected one at least; what is for all connections stands above the rules",
+		"13:13: port: 0: expected a number from 1 to 65535",
+		"14:20: port: 443: expected each port once, it is in line 14",
+		"15:15: prefix: 192.0.2.1/24: expected no bits behind the length, like 192.0.2.0/24",
+		"16:15: prefix: ::ffff:192.0.2.0/120: expected IPv4 in its own notation, like 192.0.2.0/24",
+		"18:15: prefix: 192.0.2.0/24: expected each prefix once, it is in line 17",
+		"19:7: rules: 22: expected a mapping with the keys port, ports, prefix, prefixes, mode, policy, holdout_percent, allow",
+	}
+	_, err := ReadConfig("plait.yaml")
+	if err == nil {
+		t.Fatal("no problem was found")
+	}
+	got := strings.Split(err.Error(), "\n")
+	for i := range max(len(got), len(want)) {
+		var g, w string
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = "plait.yaml:" + want[i]
+		}
+		if g != w && !(strings.HasSuffix(w, policies) && strings.HasPrefix(g, w)) {
+			t.Errorf("problem %d:\ngot  %s\nwant %s", i, g, w)
+		}
+	}
+}
+
+func TestNotYAML(t *testing.T) {
+	for text, want := range map[string]string{
+		"control: /run/x\n\tmetrics: off\n": "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
+		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion",
+		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",
+	} {
+		inDirectory(t, text)
+		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+			t.Errorf("%q:\ngot  %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestTooManyRules(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("congestion:\n  rules:\n")
+	for port := 1; port <= maxRules; port++ {
+		fmt.Fprintf(&text, "    - port: %d\n", port)
+	}
+	inDirectory(t, text.String())
+	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 64 {
+		t.Errorf("63 rules: %v, %d levers, want no error and 64", err, len(c.levers()))
+	}
+	inDirectory(t, text.String()+"    - port: 64\n")
+	want := "plait.yaml:66:7: rules: 64: expected at most 63"
+	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+		t.Errorf("64 rules: got %v, want %s", err, want)
+	}
+}
+
+// What the command line says outlasts a reload: plait up --observe must never begin to act because a file changed.
+func TestOverrides(t *testing.T) {
+	inDirectory(t, "control: /run/x\n")
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = c.Override(Overrides{Observe: true, Policy: "fixed:reno"}); err != nil {
+		t.Fatal(err)
+	}
+	changed := "control: /run/x\ncongestion: {policy: rtcp, holdout_percent: 50, rules: [{port: 80, mode: on, policy: rtcp}, {port: 22, mode: off}]}\n"
+	if err := os.WriteFile("plait.yaml", []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = c.Reread("plait.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	want := []Lever{
+		{Mode: Observe, Policy: "fixed:reno", HoldoutPercent: 50, Allow: Friendly},
+		{Mode: Observe, Policy: "rtcp", HoldoutPercent: 50, Allow: Friendly},
+		{Mode: Off, Policy: "fixed:reno", HoldoutPercent: 50, Allow: Friendly},
+	}
+	if got := c.levers(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if _, err := c.Override(Overrides{Policy: "plate"}); err == nil || !strings.HasPrefix(err.Error(), "--policy plate: expected plait? (") {
+		t.Errorf("got %v, want what was expected instead of plate", err)
+	}
+}
+
+func TestRereadRefuses(t *testing.T) {
+	inDirectory(t, "control: /run/x\n")
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"control: /run/y\n":              "plait.yaml: control, metrics and cgroup take effect when plait starts: run plait down and plait up",
+		"control: /run/x\nmode: dunno\n": "plait.yaml:2:1: mode: unknown key: expected cgroup, control, metrics or congestion",
+	} {
+		if err := os.WriteFile("plait.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Reread("plait.yaml")
+		if err == nil || err.Error() != want || !reflect.DeepEqual(got, c) {
+			t.Errorf("got %+v, %v\nwant the old configuration and %s", got, err, want)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("congestion: {mode: on, rules: [{port: [1, 2], prefix: ::/0}]}")
+	f.Add("a: &a {b: *a}")
+	f.Add("congestion:\n  rules:\n  - ports: x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := DefaultConfig()
+		if err := c.parse("plait.yaml", []byte(text)); err != nil && !strings.HasPrefix(err.Error(), "plait.yaml:") {
+			t.Errorf("%q: %v has no place", text, err)
+		}
+		seen := map[uint16]bool{}
+		for _, r := range c.Congestion.Rules {
+			for _, p := range r.Ports {
+				if p == 0 || seen[p] {
+					t.Errorf("%q: port %d is 0 or in two rules", text, p)
+				}
+				seen[p] = true
+			}
+		}
+	})
+}

@@ -1,0 +1,244 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Controlled is what the control socket is about.
+type Controlled interface {
+	Status() Status
+	// Why returns an error that is ErrNoSocket if no connection goes by the name.
+	Why(socket string) (SocketStatus, error)
+	// Reload reads the configuration again and applies it. After an error the old one is in force.
+	Reload() error
+	// Stop makes the daemon take everything back and end; it does not wait.
+	Stop()
+}
+
+// ErrNotRunning is why nobody answers.
+var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
+
+// controlTimeout bounds one request; all answers come from memory.
+const controlTimeout = 10 * time.Second
+
+// stopTimeout is how long the daemon may take to bring all connections back.
+const stopTimeout = 30 * time.Second
+
+// answer writes a value, or an error with the HTTP status that goes with it.
+func answer(w http.ResponseWriter, value any, err error) {
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, ErrNoSocket):
+		status = http.StatusNotFound
+	case err != nil:
+		status = http.StatusUnprocessableEntity
+	}
+	if err != nil {
+		value = failure{err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // the client is gone
+}
+
+// failure is the body of an answer that is none.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// handler is the protocol, for anything that speaks HTTP: curl --unix-socket /run/plait/control http://plait/status
+func handler(c Controlled) http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Status(), nil) })
+	m.HandleFunc("GET /why", func(w http.ResponseWriter, r *http.Request) {
+		s, err := c.Why(r.URL.Query().Get("socket"))
+		answer(w, s, err)
+	})
+	m.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) { answer(w, struct{}{}, c.Reload()) })
+	m.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, c.Status(), nil) // what is about to be undone
+		c.Stop()
+	})
+	return m
+}
+
+// listen makes the socket, for root alone. One that a dead daemon left is replaced.
+func listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the control socket: %w", err)
+	}
+	if other, err := net.Dial("unix", path); err == nil {
+		_ = other.Close()
+		return nil, fmt.Errorf("listen on %s: another plait answers there; stop it with plait down", path)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("listen on %s: a file is there that is no socket; name another path as control in the configuration", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove what a dead plait left: %w", err)
+	}
+	// The mask counts for the whole process. What others make meanwhile is a little more private than they asked for; the
+	// socket, made first and restricted then, would be open to all for a moment.
+	old := syscall.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("make the control socket: %w", err)
+	}
+	return l, nil
+}
+
+// Serve answers on the unix socket until ctx ends, then removes it. For whoever stands in for the daemon; Run listens before it
+// touches the kernel.
+func Serve(ctx context.Context, path string, c Controlled) error {
+	l, err := listen(path)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, l, handler(c))
+}
+
+// serve answers on a listener until ctx ends. Answers that are on their way are finished.
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: controlTimeout}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.Shutdown(patience) != nil {
+		_ = s.Close() // a client that does not read must not keep the host's connections waiting
+	}
+	return nil
+}
+
+// ControlClient speaks to the daemon.
+type ControlClient struct {
+	path string
+	http http.Client
+}
+
+// Client is for the daemon that listens on a path. It does not connect yet.
+func Client(path string) *ControlClient {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return &ControlClient{path, http.Client{Timeout: controlTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Path is where the daemon is asked.
+func (c *ControlClient) Path() string { return c.path }
+
+// call asks the daemon and decodes what it answers.
+func (c *ControlClient) call(method, request string, into any) error {
+	r, err := http.NewRequest(method, "http://plait"+request, nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(r)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("ask for %s on %s: %w", strings.TrimPrefix(request, "/"), c.path, ErrNotRunning)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
+	case err != nil:
+		return fmt.Errorf("ask plait on %s: %w", c.path, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("read plait's answer on %s: %w", c.path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return refusal(response.StatusCode, body)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decode plait's answer on %s: %w; this plait and the one that is up may be of different versions", c.path, err)
+	}
+	return nil
+}
+
+// refusal is the error the daemon tells.
+func refusal(status int, body []byte) error {
+	var f failure
+	if json.Unmarshal(body, &f) != nil || f.Error == "" {
+		f.Error = string(bytes.TrimSpace(body))
+	}
+	if status == http.StatusNotFound {
+		return &missing{f.Error}
+	}
+	return errors.New(f.Error)
+}
+
+// missing is ErrNoSocket in the daemon's words.
+type missing struct{ text string }
+
+func (m *missing) Error() string        { return m.text }
+func (m *missing) Is(target error) bool { return target == ErrNoSocket }
+
+// Status asks how plait is.
+func (c *ControlClient) Status() (s Status, err error) {
+	return s, c.call(http.MethodGet, "/status", &s)
+}
+
+// Why asks about one connection.
+func (c *ControlClient) Why(socket string) (s SocketStatus, err error) {
+	if _, err := ParseSocket(socket); err != nil {
+		return s, err
+	}
+	return s, c.call(http.MethodGet, "/why?socket="+url.QueryEscape(socket), &s)
+}
+
+// Reload makes the daemon read its configuration again.
+func (c *ControlClient) Reload() error {
+	return c.call(http.MethodPost, "/reload", nil)
+}
+
+// Stop makes the daemon end, waits until its process is gone, and returns its last status.
+func (c *ControlClient) Stop(ctx context.Context) (last Status, err error) {
+	if err := c.call(http.MethodPost, "/down", &last); err != nil {
+		return last, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for !gone(last.PID) {
+		select {
+		case <-ctx.Done():
+			return last, fmt.Errorf("wait until plait (process %d) is gone: %w; see what it does with its log, or end it with kill -9 %d: connections return by themselves",
+				last.PID, context.Cause(ctx), last.PID)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return last, nil
+}
+
+// gone says whether a process has ended. One that nobody has waited for yet (Z) has: the kernel has closed all it had.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, ok := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(" "))
+	return ok && len(rest) > 0 && (rest[0] == 'Z' || rest[0] == 'X')
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// controlled stands in for a daemon.
+type controlled struct {
+	status  Status
+	refusal error
+	reloads int
+	stopped chan struct{}
+}
+
+func (c *controlled) Status() Status { return c.status }
+func (c *controlled) Why(socket string) (SocketStatus, error) {
+	return FindSocket(c.status.Sockets, socket)
+}
+func (c *controlled) Reload() error { c.reloads++; return c.refusal }
+func (c *controlled) Stop()         { close(c.stopped) }
+
+// start serves c on a socket in a new directory until the test ends.
+func start(t *testing.T, c Controlled) (path string, stop func() error) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "plait") // t.TempDir's names may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "run", "control")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- serve(ctx, l, handler(c)) }()
+	for range 1000 {
+		if _, err := Client(path).Status(); err == nil {
+			return path, func() error { cancel(); return <-ended }
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("nobody answers on %s: %v", path, <-ended)
+	return "", nil
+}
+
+func TestControl(t *testing.T) {
+	c := &controlled{status: Status{
+		Version: "1.2.3", PID: 7, UpSince: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Mode: On, Counters: map[string]uint64{"attached": 3},
+		Sockets: []SocketStatus{connection(0x1a, "192.0.2.1:443", "198.51.100.7:50000")},
+	}}
+	path, stop := start(t, c)
+	client := Client(path)
+	if s, err := client.Status(); err != nil || !reflect.DeepEqual(s, c.status) {
+		t.Errorf("status: got %+v, %v, want %+v", s, err, c.status)
+	}
+	if s, err := client.Why("sk:1a"); err != nil || !reflect.DeepEqual(s, c.status.Sockets[0]) {
+		t.Errorf("why: got %+v, %v", s, err)
+	}
+	if _, err := client.Why("sk:ff"); !errors.Is(err, ErrNoSocket) || !strings.HasPrefix(err.Error(), "find socket sk:ff: no such connection") {
+		t.Errorf("why of a socket that is not there: %v", err)
+	}
+	if _, err := client.Why("a&b=c d"); err == nil || errors.Is(err, ErrNoSocket) {
+		t.Errorf("why of no socket: %v", err)
+	}
+	if err := client.Reload(); err != nil || c.reloads != 1 {
+		t.Errorf("reload: %v, %d times, want once", err, c.reloads)
+	}
+	c.refusal = errors.New("plait.yaml:1:1: colour: unknown key\nplait.yaml:2:1: sound: unknown key")
+	if err := client.Reload(); err == nil || err.Error() != c.refusal.Error() {
+		t.Errorf("reload with mistakes: got %v, want %v", err, c.refusal)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// The socket is for root alone.
+func TestControlPermissions(t *testing.T) {
+	path, stop := start(t, &controlled{})
+	defer stop()
+	for file, want := range map[string]os.FileMode{path: os.ModeSocket | 0o600, filepath.Dir(path): os.ModeDir | 0o755} {
+		if info, err := os.Lstat(file); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", file, info.Mode(), err, want)
+		}
+	}
+}
+
+// One daemon at a path; what a dead one left is no obstacle, a file that is not plait's is one.
+func TestControlTaken(t *testing.T) {
+	path, stop := start(t, &controlled{})
+	want := "listen on " + path + ": another plait answers there; stop it with plait down"
+	if _, err := listen(path); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false) // as when a process is killed
+	l.Close()
+	if _, err := Client(path).Status(); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("a dead daemon's socket: %v, want that plait is not up", err)
+	}
+	again, err := listen(path)
+	if err != nil {
+		t.Fatalf("a dead daemon's socket is in the way: %v", err)
+	}
+	again.Close()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "a file is there that is no socket") {
+		t.Errorf("got %v, want that the file is no socket", err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != "precious" {
+		t.Error("the file was removed")
+	}
+}
+
+func TestNotRunning(t *testing.T) {
+	want := "ask for status on /nonexistent/control: plait is not up; start it with `plait up`"
+	if _, err := Client("/nonexistent/control").Status(); !errors.Is(err, ErrNotRunning) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Stop waits for the daemon's process, also for one that nobody has waited for.
+func TestStop(t *testing.T) {
+	sleep := exec.Command("sleep", "60")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer sleep.Wait() // not before the end: until then it is a zombie
+	defer sleep.Process.Kill()
+	c := &controlled{status: Status{PID: sleep.Process.Pid, Default: "cubic"}, stopped: make(chan struct{})}
+	path, stop := start(t, c)
+	defer stop()
+	if gone(c.status.PID) {
+		t.Error("a sleeping process is said to be gone")
+	}
+	var killed atomic.Bool
+	go func() {
+		<-c.stopped
+		time.Sleep(50 * time.Millisecond)
+		killed.Store(true)
+		sleep.Process.Kill()
+	}()
+	last, err := Client(path).Stop(t.Context())
+	if err != nil || last.Default != "cubic" || !killed.Load() {
+		t.Errorf("got %+v, %v, killed %v, want the last status after the process's end", last, err, killed.Load())
+	}
+}
+
+func TestStopTakesTooLong(t *testing.T) {
+	c := &controlled{status: Status{PID: os.Getpid()}, stopped: make(chan struct{})}
+	path, stop := start(t, c)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("no patience"))
+	if _, err := Client(path).Stop(ctx); err == nil || !strings.Contains(err.Error(), "is gone: no patience; see what it does with its log") {
+		t.Errorf("got %v", err)
+	}
+}

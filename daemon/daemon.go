@@ -1,0 +1,318 @@
+// Package daemon is what `plait up` runs: it puts the kernel half in place, keeps it informed, chooses for the sockets whose
+// policy needs user space, and takes everything back at the end. It is the only writer of kernel state.
+//
+// Goroutines: Run's own (heartbeat, comparison), runSamples (reads the ring buffer, chooses), and the servers of control.go and
+// metrics.go. What they share is behind Daemon.mu.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/congestion"
+	"plait.dev/plait/signals"
+)
+
+const (
+	// beatEvery is how often the daemon tells the kernel half that it lives.
+	beatEvery = time.Second
+	// stale is the age of the last heartbeat at which sockets go back to the system's default.
+	stale = 5 * time.Second
+	// samplesPerSecond is how many samples the daemon reads before it asks the kernel half for fewer: about 1 % of a core.
+	samplesPerSecond = 5000
+	// minSampleEvery is R-TCP's period; maxSampleEvery bounds how long a busy host's sockets wait for a choice.
+	minSampleEvery = 200 * time.Millisecond
+	maxSampleEvery = 60 * time.Second
+	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory; the kernel half keeps its state.
+	forgetAfter = 10 * time.Minute
+)
+
+// Options of a run that are not configuration.
+type Options struct {
+	// ConfigPath is read again by Reload; empty if there is no file.
+	ConfigPath string
+	Version    string
+	// Log receives one line per decision about the host.
+	Log io.Writer
+	// SignalLog receives every sample as a line of JSON, for plait replay; nil is off.
+	SignalLog io.Writer
+	// Ready is called once plait is in place.
+	Ready func()
+}
+
+// socket is what the daemon knows of one connection.
+type socket struct {
+	name      string // of the policy
+	policy    congestion.Policy
+	last      sample
+	choice    congestion.Choice
+	algorithm signals.Algorithm // wanted while the application is the limit
+	bulk      signals.Algorithm // wanted while the path is
+	seen      time.Time
+}
+
+// policy is one entry of the kernel half's table: what is configured, compiled.
+type policy struct {
+	lever  Lever
+	choose func() congestion.Policy // nil: the kernel half needs no help from user space
+	kernel bpf.Policy
+}
+
+// Daemon is a running plait.
+type Daemon struct {
+	options Options
+	kernel  *kernel
+	stop    context.CancelFunc
+	upSince time.Time
+
+	mu       sync.Mutex // guards what follows
+	config   Config
+	policies []policy // by the kernel half's index; 0 is for what no rule matches
+	sockets  map[uint64]*socket
+	reverted map[netip.Prefix]bool // destinations given back to the default
+	compared time.Time
+	samples  int // since the last heartbeat
+	every    time.Duration
+}
+
+// fallback is the system's default congestion control, to which sockets return.
+func fallback() (out [16]uint8, err error) {
+	name, err := os.ReadFile(current)
+	if err != nil {
+		return out, fmt.Errorf("read the system's default congestion control: %w", err)
+	}
+	text := strings.TrimSpace(string(name))
+	if text == bpf.Name {
+		return out, fmt.Errorf("the system's default congestion control (%s) is plait itself: set another, to which connections can return", current)
+	}
+	copy(out[:15], text)
+	return out, nil
+}
+
+// compile turns a configured lever into an entry of the kernel half's table. What a policy starts with is what it chooses of a
+// socket about which nothing is known.
+func compile(l Lever) (policy, error) {
+	p := policy{lever: l, kernel: bpf.Policy{HoldoutPpm: uint32(l.HoldoutPercent * 10000)}}
+	choose, err := congestion.New(l.Policy)
+	if err != nil {
+		return p, err
+	}
+	p.choose = choose
+	first := choose()
+	p.kernel.Algorithm = uint8(first.Choose(signals.Sample{Algorithm: signals.Cubic}).Algorithm)
+	p.kernel.Bulk = uint8(first.Choose(signals.Sample{Algorithm: signals.Cubic, Bulk: true}).Algorithm)
+	switch l.Mode {
+	case On:
+		p.kernel.Managed = 1
+	case Observe:
+		p.kernel.Observed = 1
+	}
+	return p, nil
+}
+
+// install writes the configuration into the kernel half.
+func (d *Daemon) install(c Config) error {
+	var table []policy
+	for _, l := range c.levers() {
+		p, err := compile(l)
+		if err != nil {
+			return err
+		}
+		table = append(table, p)
+	}
+	for i, p := range table {
+		if err := d.kernel.setPolicy(uint32(i), p.kernel); err != nil {
+			return err
+		}
+	}
+	if err := d.kernel.setRules(c.Congestion.Rules); err != nil {
+		return err
+	}
+	for p := range d.reverted { // the rules above replaced them
+		if err := d.kernel.leave(p); err != nil {
+			return err
+		}
+	}
+	d.config, d.policies = c, table
+	return nil
+}
+
+// act is what happens with one sample.
+func (d *Daemon) act(s sample) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.samples++
+	if d.options.SignalLog != nil {
+		line, err := json.Marshal(s.Sample)
+		if err != nil {
+			return fmt.Errorf("write signal log: %w", err)
+		}
+		if _, err := d.options.SignalLog.Write(append(line, '\n')); err != nil {
+			return fmt.Errorf("write signal log: %w", err)
+		}
+	}
+	if s.closed {
+		delete(d.sockets, s.Cookie)
+		d.kernel.forget(s.Cookie)
+		return nil
+	}
+	if int(s.policy) >= len(d.policies) {
+		return nil // of a configuration that is no more
+	}
+	p := d.policies[s.policy]
+	k := d.sockets[s.Cookie]
+	if k == nil {
+		k = &socket{name: p.lever.Policy, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
+		d.sockets[s.Cookie] = k
+	}
+	k.last, k.seen = s, time.Now()
+	k.choice = k.policy.Choose(s.Sample)
+	slot := &k.algorithm
+	if s.Bulk {
+		slot = &k.bulk
+	}
+	if *slot == k.choice.Algorithm {
+		return nil
+	}
+	*slot = k.choice.Algorithm
+	fmt.Fprintf(d.options.Log, "%s %s-%s: %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.choice.Algorithm, k.choice.Because)
+	if p.lever.Mode != On {
+		return nil
+	}
+	return d.kernel.choose(s.Cookie, k.algorithm, k.bulk)
+}
+
+// runSamples reads samples until the kernel half is closed.
+func (d *Daemon) runSamples() error {
+	for {
+		s, err := d.kernel.read()
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err == nil {
+			err = d.act(s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// budget makes sockets report less often when there are too many reports, and more often again when there are few.
+func (d *Daemon) budget() {
+	limit := int(samplesPerSecond * beatEvery / time.Second)
+	switch {
+	case d.samples > limit:
+		d.every = min(2*d.every, maxSampleEvery)
+	case d.samples < limit/4:
+		d.every = max(d.every/2, minSampleEvery)
+	}
+	d.samples = 0
+}
+
+// tick is what happens every second.
+func (d *Daemon) tick() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.budget()
+	for cookie, k := range d.sockets {
+		if time.Since(k.seen) > forgetAfter {
+			delete(d.sockets, cookie)
+			d.kernel.forget(cookie)
+		}
+	}
+	if err := d.kernel.beat(d.every); err != nil {
+		return err
+	}
+	if time.Since(d.compared) < compareEvery {
+		return nil
+	}
+	d.compared = time.Now()
+	return d.revert()
+}
+
+// open puts plait in place: first everything that can fail, then the connections that are there already.
+func open(c Config, o Options) (*Daemon, error) {
+	name, err := fallback()
+	if err != nil {
+		return nil, err
+	}
+	k, err := loadKernel(bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name})
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{options: o, kernel: k, upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[netip.Prefix]bool{}, compared: time.Now(), every: minSampleEvery}
+	err = d.install(c)
+	if err == nil {
+		err = k.hook(c.Cgroup)
+	}
+	if root, rootErr := FindCgroup(); err == nil && rootErr == nil && root == c.Cgroup {
+		err = k.pass(passTake) // of one cgroup alone, connections that exist are left: a socket does not say whose it is
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows.
+func (d *Daemon) close() error {
+	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
+}
+
+// Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
+func Run(ctx context.Context, c Config, o Options) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	control, err := listen(c.Control) // first: where another plait listens, this one must not touch the kernel
+	if err != nil {
+		return err
+	}
+	metrics, err := listenMetrics(ctx, c.Metrics)
+	if err != nil {
+		return errors.Join(err, control.Close())
+	}
+	d, err := open(c, o)
+	if err != nil {
+		if metrics != nil {
+			err = errors.Join(err, metrics.Close())
+		}
+		return errors.Join(err, control.Close())
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	d.stop = stop
+	failed := make(chan error, 3)
+	go func() { failed <- d.runSamples() }()
+	go func() { failed <- serve(ctx, control, handler(d)) }()
+	if metrics != nil {
+		go func() { failed <- serve(ctx, metrics, metricsHandler(d)) }()
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+		case <-tick.C:
+			if err := d.tick(); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Health is how a check came out.
+type Health string
+
+// The outcomes. Fail is what plait cannot do without; Warn is what it does worse without; Info is good to know.
+const (
+	OK   Health = "ok"
+	Info Health = "info"
+	Warn Health = "warn"
+	Fail Health = "fail"
+)
+
+// Check is one thing plait needs or meets on a host.
+type Check struct {
+	Name   string `json:"name"`
+	Health Health `json:"health"`
+	Found  string `json:"found"`
+	// Do is what to do about it; empty if nothing.
+	Do string `json:"do,omitempty"`
+}
+
+// Usable says whether plait can work on the host.
+func Usable(checks []Check) bool {
+	for _, c := range checks {
+		if c.Health == Fail {
+			return false
+		}
+	}
+	return true
+}
+
+// Bits of a capability set, include/uapi/linux/capability.h.
+const (
+	capNetAdmin = 12
+	capSysAdmin = 21
+	capPerfmon  = 38
+	capBPF      = 39
+)
+
+// missingCapabilities reads the effective ones in the text of /proc/self/status.
+func missingCapabilities(status string) (missing []string, err error) {
+	_, rest, found := strings.Cut(status, "CapEff:")
+	hex, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+	set, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+	if !found || err != nil {
+		return nil, errors.New("read effective capabilities: /proc/self/status has no CapEff")
+	}
+	has := func(bit int) bool { return set>>bit&1 == 1 }
+	for _, c := range []struct {
+		bit  int
+		name string
+	}{{capBPF, "CAP_BPF"}, {capPerfmon, "CAP_PERFMON"}, {capNetAdmin, "CAP_NET_ADMIN"}} {
+		// CAP_SYS_ADMIN includes the two younger ones, which were split off it.
+		if !has(c.bit) && !(c.bit != capNetAdmin && has(capSysAdmin)) {
+			missing = append(missing, c.name)
+		}
+	}
+	return missing, nil
+}
+
+func checkPrivilege(status string) Check {
+	missing, err := missingCapabilities(status)
+	switch {
+	case err != nil:
+		return Check{"privilege", Fail, err.Error(), "mount /proc"}
+	case len(missing) > 0:
+		return Check{"privilege", Fail, "without " + strings.Join(missing, ", "), "run plait as root"}
+	}
+	return Check{"privilege", OK, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", ""}
+}
+
+// checkKernel looks in the kernel's own type information for what struct_ops needs. Nothing is loaded: that would register.
+func checkKernel(types *btf.Spec, err error) []Check {
+	if err != nil {
+		return []Check{{"type information", Fail, fmt.Sprintf("/sys/kernel/btf/vmlinux: %v", err),
+			"use a kernel built with CONFIG_DEBUG_INFO_BTF, as Debian's are"}}
+	}
+	checks := []Check{{"type information", OK, "/sys/kernel/btf/vmlinux", ""}}
+	var ops *btf.Struct
+	if types.TypeByName("bpf_struct_ops_tcp_congestion_ops", &ops) != nil {
+		return append(checks, Check{"congestion control in BPF", Fail, "the kernel has no bpf_struct_ops_tcp_congestion_ops",
+			"use Linux 6.1 or newer with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT, as Debian 12 and 13 have"})
+	}
+	checks = append(checks, Check{"congestion control in BPF", OK, "struct_ops takes tcp_congestion_ops", ""})
+	var link *btf.Func
+	if types.TypeByName("bpf_struct_ops_link_create", &link) != nil {
+		return append(checks, Check{"clean end", Warn, "no links to struct_ops (they are there from Linux 6.4 on): the registration outlives a daemon that is killed",
+			"connections return by themselves within seconds; plait down removes the registration"})
+	}
+	return append(checks, Check{"clean end", OK, "the registration hangs on a link and goes with the daemon", ""})
+}
+
+func checkTracing(err error) Check {
+	if err != nil {
+		return Check{"comparison", Warn, "programs cannot be put at the entry of kernel functions: " + firstLine(err),
+			"plait works, but bursts of held-out connections are not timed, so nothing tells whether it helps; use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
+	}
+	return Check{"comparison", OK, "bursts of held-out connections can be timed", ""}
+}
+
+// firstLine of an error; the verifier's go on for pages.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// unescape undoes what /proc/mounts does to blanks in paths.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// cgroupMount finds the first cgroup v2 hierarchy in the text of /proc/mounts; on hosts that have both versions it is
+// /sys/fs/cgroup/unified.
+func cgroupMount(mounts string) (string, error) {
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {
+			return unescape.Replace(f[1]), nil
+		}
+	}
+	return "", errors.New("find cgroup v2: /proc/mounts has none; mount it (mount -t cgroup2 none /sys/fs/cgroup) or name a directory as cgroup in the configuration")
+}
+
+// FindCgroup returns the directory whose processes are all of the host's.
+func FindCgroup() (string, error) {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return "", fmt.Errorf("find cgroup v2: %w", err)
+	}
+	return cgroupMount(string(mounts))
+}
+
+func checkCgroup(mount string, err error) Check {
+	if err != nil {
+		return Check{"cgroup v2", Fail, "none", err.Error()}
+	}
+	return Check{"cgroup v2", OK, mount, ""}
+}
+
+// checkUp says whether plait is up, from whether the kernel knows the congestion control and whether a daemon answers.
+func checkUp(registered bool, version string, err error) Check {
+	switch {
+	case err == nil:
+		return Check{"plait", OK, "up, version " + version, ""}
+	case !errors.Is(err, ErrNotRunning):
+		return Check{"plait", Warn, firstLine(err), "run this as root, on the host plait is on"}
+	case registered:
+		return Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}
+	}
+	return Check{"plait", OK, "not up", ""}
+}
+
+// checkDefault is about the congestion control plait compares with and returns connections to.
+func checkDefault(name string) Check {
+	switch name {
+	case "plait":
+		return Check{"system's default", Fail, "plait: there is nothing to compare with and to return to", "sysctl -w net.ipv4.tcp_congestion_control=cubic"}
+	case "":
+		return Check{"system's default", Warn, "not readable", "mount /proc"}
+	}
+	return Check{"system's default", Info, name, ""}
+}
+
+func checkIdle(value string) Check {
+	found := "tcp_slow_start_after_idle is " + value
+	if value == "1" {
+		found += ": windows shrink while a connection is idle, which is why its next burst is slow"
+	}
+	return Check{"idle connections", Info, found, ""}
+}
+
+func checkQdisc(name string) Check {
+	return Check{"queueing discipline", Info, name + " by default; plait paces by itself, with fq and without", ""}
+}
+
+// setting is a file of one line, or "" if there is none.
+func setting(path string) string {
+	b, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(b))
+}
+
+// Doctor checks the host. It changes nothing; the daemon, if it is up, is asked at the path of its control socket.
+func Doctor(control string) []Check {
+	status := setting("/proc/self/status")
+	checks := []Check{checkPrivilege(status)}
+	types, err := btf.LoadKernelSpec()
+	checks = append(checks, checkKernel(types, err)...)
+	if Usable(checks) {
+		checks = append(checks, checkTracing(probeTracing()))
+	}
+	checks = append(checks, checkCgroup(FindCgroup()))
+	s, err := Client(control).Status()
+	return append(checks,
+		checkUp(registered(), s.Version, err),
+		checkDefault(setting(current)),
+		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),
+		checkQdisc(setting("/proc/sys/net/core/default_qdisc")))
+}

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+func TestMissingCapabilities(t *testing.T) {
+	for set, want := range map[string][]string{
+		"000001ffffffffff": nil,
+		"0000000000000000": {"CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"},
+		"000000c000001000": nil,               // the three
+		"0000000000201000": nil,               // CAP_SYS_ADMIN has two of them in it
+		"0000000000200000": {"CAP_NET_ADMIN"}, // but not the third
+		"0000008000001000": {"CAP_PERFMON"},
+	} {
+		got, err := missingCapabilities("Name:\tplait\nCapEff:\t" + set + "\nCapBnd:\t000001ffffffffff\n")
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", set, got, err, want)
+		}
+	}
+	if _, err := missingCapabilities(""); err == nil {
+		t.Error("capabilities were found in nothing")
+	}
+}
+
+func TestCgroupMount(t *testing.T) {
+	for mounts, want := range map[string]string{
+		"proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n":                                         "/sys/fs/cgroup",
+		"cgroup /sys/fs/cgroup/memory cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\nx /y cgroup2 rw 0 0": "/sys/fs/cgroup/unified",
+		`none /a\040b cgroup2 rw 0 0`: "/a b",
+	} {
+		if got, err := cgroupMount(mounts); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", mounts, got, err, want)
+		}
+	}
+	if c := checkCgroup(cgroupMount("proc /proc proc rw 0 0\n")); c.Health != Fail || c.Do == "" {
+		t.Errorf("without cgroup v2: %+v, want fail and what to do", c)
+	}
+}
+
+// kernelTypes is type information with these structures and functions in it.
+func kernelTypes(t *testing.T, types ...btf.Type) *btf.Spec {
+	t.Helper()
+	b, err := btf.NewBuilder(types, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func TestCheckKernel(t *testing.T) {
+	ops := &btf.Struct{Name: "bpf_struct_ops_tcp_congestion_ops"}
+	link := &btf.Func{Name: "bpf_struct_ops_link_create", Type: &btf.FuncProto{Return: &btf.Void{}}}
+	other := &btf.Struct{Name: "tcp_congestion_ops"}
+	for name, c := range map[string]struct {
+		types []btf.Type
+		want  []Health
+	}{
+		"Linux 6.4 and newer": {[]btf.Type{ops, link}, []Health{OK, OK, OK}},
+		"Linux 6.1":           {[]btf.Type{ops, other}, []Health{OK, OK, Warn}},
+		"without struct_ops":  {[]btf.Type{other}, []Health{OK, Fail}},
+	} {
+		var got []Health
+		for _, check := range checkKernel(kernelTypes(t, c.types...), nil) {
+			got = append(got, check.Health)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+	if got := checkKernel(nil, errors.New("no such file")); len(got) != 1 || got[0].Health != Fail {
+		t.Errorf("without type information: %+v, want fail", got)
+	}
+}
+
+func TestCheckUp(t *testing.T) {
+	down := fmt.Errorf("ask: %w", ErrNotRunning)
+	for _, c := range []struct {
+		registered bool
+		err        error
+		want       Check
+	}{
+		{true, nil, Check{"plait", OK, "up, version 1.2.3", ""}},
+		{false, down, Check{"plait", OK, "not up", ""}},
+		{true, down, Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}},
+		{true, errors.New("permission denied\nx"), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
+	} {
+		if got := checkUp(c.registered, "1.2.3", c.err); got != c.want {
+			t.Errorf("registered %v, %v:\ngot  %+v\nwant %+v", c.registered, c.err, got, c.want)
+		}
+	}
+}
+
+// What fails or warns says what to do about it; only failures make a host unusable.
+func TestChecks(t *testing.T) {
+	for _, c := range []Check{
+		checkPrivilege("CapEff:\t0\n"), checkPrivilege(""), checkTracing(errors.New("x")), checkTracing(nil), checkDefault("plait"),
+		checkDefault("cubic"), checkDefault(""), checkIdle("1"), checkIdle("0"), checkQdisc("fq"),
+	} {
+		if bad := c.Health == Fail || c.Health == Warn; bad != (c.Do != "") {
+			t.Errorf("%+v: what to do belongs to what is wrong", c)
+		}
+		if Usable([]Check{c}) != (c.Health != Fail) {
+			t.Errorf("%+v: usable %v", c, Usable([]Check{c}))
+		}
+	}
+}

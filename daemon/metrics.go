@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+var (
+	describeUp = prometheus.NewDesc("plait_info", "1, with the version and what applies to connections no rule is for.",
+		[]string{"version", "mode", "policy"}, nil)
+	describeStart   = prometheus.NewDesc("plait_start_time_seconds", "When plait came up, in seconds since 1970.", nil, nil)
+	describeHoldout = prometheus.NewDesc("plait_holdout_ratio", "Share of new connections left on the system's default, 0 to 1, where no rule says otherwise.", nil, nil)
+	describeSockets = prometheus.NewDesc("plait_sockets", "Connections the daemon has samples of, by congestion control in use.", []string{"algorithm"}, nil)
+	describeLatency = prometheus.NewDesc("plait_burst_latency_seconds",
+		"Latency of bursts, from the first byte after an idle time to the last one acknowledged. The sum is estimated from the kernel half's buckets, to 12 %. "+
+			"Destinations that have not been seen for long drop out, which looks like a restart.", []string{"group"}, nil)
+	describePrefixes = prometheus.NewDesc("plait_prefixes", "Destination prefixes by verdict on managed against held-out connections.", []string{"verdict"}, nil)
+	describeReverted = prometheus.NewDesc("plait_reverted_prefixes", "Destination prefixes given back to the system's default because plait was slower.", nil, nil)
+)
+
+// counterMetric says as what a counter of the kernel half is published.
+type counterMetric struct {
+	counter string
+	desc    *prometheus.Desc
+	labels  []string
+}
+
+// counterMetrics lists the counters of struct plait_counters (bpf/abi.h).
+func counterMetrics() []counterMetric {
+	connections := prometheus.NewDesc("plait_connections_total",
+		"Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default when plait went or was silent.", []string{"kind"}, nil)
+	of := func(kind string) counterMetric { return counterMetric{kind, connections, []string{kind}} }
+	single := func(counter, help string) counterMetric {
+		return counterMetric{counter, prometheus.NewDesc("plait_"+counter+"_total", help, nil, nil), nil}
+	}
+	return []counterMetric{
+		of("attached"), of("held_out"), of("refused"), of("fell_back"),
+		single("switches", "Changes of congestion control on running connections."),
+		single("samples_dropped", "Samples lost because the daemon did not read them in time."),
+		single("bursts_unmeasured", "Bursts whose end was not seen."),
+	}
+}
+
+// collector publishes a Status.
+type collector struct {
+	status   func() Status
+	counters []counterMetric
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{describeUp, describeStart, describeHoldout, describeSockets, describeLatency, describePrefixes, describeReverted} {
+		out <- d
+	}
+	described := map[*prometheus.Desc]bool{}
+	for _, m := range c.counters {
+		if !described[m.desc] {
+			out <- m.desc
+		}
+		described[m.desc] = true
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := c.status()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(describeUp, 1, s.Version, string(s.Mode), s.Policy)
+	gauge(describeStart, float64(s.UpSince.UnixMilli())/1000)
+	gauge(describeHoldout, s.HoldoutPercent/100)
+	for _, m := range c.counters {
+		out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(s.Counters[m.counter]), m.labels...)
+	}
+	algorithms := map[string]int{}
+	for _, k := range s.Sockets {
+		algorithms[k.Algorithm]++
+	}
+	for name, n := range algorithms {
+		gauge(describeSockets, float64(n), name)
+	}
+	var managed, holdout Histogram
+	verdicts, reverted := map[Verdict]int{Worse: 0, Better: 0, Unclear: 0}, 0
+	for _, p := range s.Prefixes {
+		managed.add(p.Managed.latency)
+		holdout.add(p.Holdout.latency)
+		verdicts[p.Difference.Verdict]++
+		if p.Reverted {
+			reverted++
+		}
+	}
+	out <- histogramMetric(managed, "managed")
+	out <- histogramMetric(holdout, "holdout")
+	for v, n := range verdicts {
+		gauge(describePrefixes, float64(n), string(v))
+	}
+	gauge(describeReverted, float64(reverted))
+}
+
+// add counts other bursts, too.
+func (h *Histogram) add(other Histogram) {
+	h.Connections += other.Connections
+	if missing := len(other.Counts) - len(h.Counts); missing > 0 {
+		h.Counts = append(h.Counts, make([]uint64, missing)...)
+	}
+	for i, n := range other.Counts {
+		h.Counts[i] += n
+	}
+}
+
+// Bounds of the published buckets: from 1.024 ms, each double the one before, up to 67 s. The kernel half's are four times as
+// fine, which is more than a time series each is worth.
+const (
+	firstBound = 16 // 64 us * 2^(16/4) = 1.024 ms
+	lastBound  = 80
+)
+
+// histogramMetric publishes the latencies of one group.
+func histogramMetric(h Histogram, group string) prometheus.Metric {
+	sum, upTo := 0.0, uint64(0)
+	buckets := map[float64]uint64{}
+	for i := range max(len(h.Counts), lastBound+1) {
+		if i >= firstBound && i <= lastBound && i%4 == 0 {
+			buckets[bucketFloorUs(i)/1e6] = upTo
+		}
+		if i < len(h.Counts) {
+			upTo += h.Counts[i]
+			sum += float64(h.Counts[i]) * math.Exp(bucketLog(i)) / 1e6
+		}
+	}
+	return prometheus.MustNewConstHistogram(describeLatency, upTo, sum, buckets, group)
+}
+
+// listenMetrics opens the address Prometheus asks on; nil with "off" or nothing.
+func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
+	if address == "" || address == metricsOff {
+		return nil, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for Prometheus on %s: %w; name another address as metrics in the configuration, or off", address, err)
+	}
+	return l, nil
+}
+
+// metricsHandler answers Prometheus.
+func metricsHandler(d interface{ Status() Status }) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{d.Status, counterMetrics()})
+	m := http.NewServeMux()
+	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return m
+}

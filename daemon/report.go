@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/signals"
+)
+
+// compareEvery is how often destinations are looked at for one where plait does harm.
+const compareEvery = 10 * time.Second
+
+// prefixOf is the destination a key of the kernel half stands for.
+func prefixOf(k bpf.Prefix) netip.Prefix {
+	a := netip.AddrFrom16(k.Address)
+	if a.Is4In6() {
+		return netip.PrefixFrom(a.Unmap(), 24)
+	}
+	return netip.PrefixFrom(a, 48)
+}
+
+func histogram(l bpf.Latency) Histogram {
+	h := Histogram{Connections: l.Connections, Counts: make([]uint64, len(l.Buckets))}
+	for i, n := range l.Buckets {
+		h.Counts[i] = uint64(n)
+	}
+	return h
+}
+
+// compare puts the two groups of every destination and policy side by side.
+func (d *Daemon) compare() ([]PrefixStatus, error) {
+	all, err := d.kernel.latencies()
+	if err != nil {
+		return nil, err
+	}
+	var out []PrefixStatus
+	for key := range all {
+		other := key
+		other.Holdout = 1 - key.Holdout
+		if _, both := all[other]; both && key.Holdout == 1 {
+			continue // told with the other group
+		}
+		managed, holdout := key, key
+		managed.Holdout, holdout.Holdout = 0, 1
+		m, h := histogram(all[managed]), histogram(all[holdout])
+		p := PrefixStatus{
+			Prefix: prefixOf(key), Managed: NewGroup(m, all[managed].Bytes), Holdout: NewGroup(h, all[holdout].Bytes),
+			Difference: Compare(m, h), Reverted: d.reverted[prefixOf(key)],
+		}
+		if int(key.Policy) < len(d.policies) {
+			p.Policy = d.policies[key.Policy].lever.Policy
+		}
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b PrefixStatus) int {
+		return cmp.Or(cmp.Compare(b.Managed.Bursts+b.Holdout.Bursts, a.Managed.Bursts+a.Holdout.Bursts), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Policy, b.Policy))
+	})
+	return out, nil
+}
+
+// revert gives destinations where plait is worse with confidence back to the system's default, until plait goes down.
+func (d *Daemon) revert() error {
+	prefixes, err := d.compare()
+	if err != nil {
+		return err
+	}
+	for _, p := range prefixes {
+		if p.Difference.Verdict != Worse || d.reverted[p.Prefix] {
+			continue
+		}
+		if err := d.kernel.leave(p.Prefix); err != nil {
+			return err
+		}
+		d.reverted[p.Prefix] = true
+		fmt.Fprintf(d.options.Log, "revert %s: bursts take %.2f times as long as on the system's default (95 %% confidence: %.2f to %.2f)\n",
+			p.Prefix, p.Difference.Ratio, p.Difference.Low, p.Difference.High)
+		for cookie, k := range d.sockets {
+			if p.Prefix.Contains(k.last.flow.Remote.Addr()) {
+				if err := d.kernel.choose(cookie, signals.Algorithm(toDefault), signals.Algorithm(toDefault)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (k *socket) status(systemDefault string) SocketStatus {
+	inUse, wanted := k.last.Algorithm.String(), k.algorithm
+	if k.last.observed {
+		inUse = systemDefault
+	}
+	if k.last.Bulk {
+		wanted = k.bulk
+	}
+	return SocketStatus{
+		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name,
+		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Last: k.last.Sample,
+	}
+}
+
+// Status implements Controlled.
+func (d *Daemon) Status() Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.config.Congestion
+	s := Status{
+		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
+		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
+		Default: name16(d.kernel.control.Fallback), Cgroup: d.config.Cgroup, Linked: d.kernel.linked, Tracing: "on",
+	}
+	if d.kernel.tracing != nil {
+		s.Tracing = d.kernel.tracing.Error()
+		s.Warnings = append(s.Warnings, "bursts of held-out connections cannot be timed, so there is no comparison: "+firstLine(d.kernel.tracing))
+	}
+	if !d.kernel.linked {
+		s.Warnings = append(s.Warnings, "this kernel (before 6.4) keeps the congestion control registered if the daemon is killed; plait down removes it")
+	}
+	counters, err := d.kernel.counters()
+	if err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	s.Counters = map[string]uint64{
+		"attached": counters.Attached, "held_out": counters.HeldOut, "refused": counters.Refused, "switches": counters.Switches,
+		"samples_dropped": counters.SamplesDropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
+	}
+	if s.Prefixes, err = d.compare(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
+	for _, k := range d.sockets {
+		s.Sockets = append(s.Sockets, k.status(s.Default))
+	}
+	slices.SortFunc(s.Sockets, func(a, b SocketStatus) int { return cmp.Compare(a.Cookie, b.Cookie) })
+	return s
+}
+
+func name16(b [16]uint8) string {
+	n := slices.Index(b[:], 0)
+	return string(b[:max(n, 0)])
+}
+
+// Why implements Controlled.
+func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.Status().Sockets, name) }
+
+// Reload implements Controlled.
+func (d *Daemon) Reload() error {
+	if d.options.ConfigPath == "" {
+		return errors.New("reload: plait runs without a configuration file; start it with --config")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, err := d.config.Reread(d.options.ConfigPath)
+	if err != nil {
+		return err
+	}
+	return d.install(c)
+}
+
+// Stop implements Controlled.
+func (d *Daemon) Stop() { d.stop() }
+
+// Cleanup removes what a plait that was killed left on a kernel before 6.4, where registration does not end with the process.
+func Cleanup() error {
+	if !registered() {
+		return nil
+	}
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("list BPF maps: %w", err)
+		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		info, err := m.Info()
+		if err != nil || info.Type != ebpf.StructOpsMap || info.Name != bpf.Name {
+			m.Close()
+			continue
+		}
+		err = m.Delete(uint32(0))
+		m.Close()
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)
+		}
+		return nil
+	}
+}
+
+// toDefault is the choice of the system's default, PLAIT_DEFAULT in bpf/abi.h.
+const toDefault = math.MaxUint8

@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"plait.dev/plait/congestion"
+	"plait.dev/plait/signals"
+)
+
+// Status is what the daemon tells about itself: `plait status --json` prints it as it is.
+type Status struct {
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	UpSince time.Time `json:"up_since"`
+	// Mode, Policy, HoldoutPercent and Allow are those of connections no rule is for; Rules says how many rules there are.
+	Mode           Mode    `json:"mode"`
+	Policy         string  `json:"policy"`
+	HoldoutPercent float64 `json:"holdout_percent"`
+	Allow          string  `json:"allow"`
+	Rules          int     `json:"rules"`
+	// Default is the congestion control connections return to.
+	Default string `json:"default"`
+	Cgroup  string `json:"cgroup"`
+	// Linked is whether the kernel takes plait back by itself when the daemon dies (Linux 6.4 and newer).
+	Linked bool `json:"linked"`
+	// Tracing is "on", or why bursts of held-out connections cannot be timed.
+	Tracing string `json:"tracing"`
+	// Counters are those of struct plait_counters (bpf/abi.h), by the names there.
+	Counters map[string]uint64 `json:"counters"`
+	Prefixes []PrefixStatus    `json:"prefixes"`
+	// Sockets are those the daemon has samples of.
+	Sockets  []SocketStatus `json:"sockets"`
+	Warnings []string       `json:"warnings"`
+}
+
+// Group is one side of a comparison.
+type Group struct {
+	Connections uint64  `json:"connections"`
+	Bursts      uint64  `json:"bursts"`
+	Bytes       uint64  `json:"bytes"`
+	MeanMs      float64 `json:"geometric_mean_ms"` // 0 without bursts, as the next two
+	P50Ms       float64 `json:"p50_ms"`
+	P95Ms       float64 `json:"p95_ms"`
+
+	latency Histogram // for the metrics
+}
+
+// NewGroup summarizes latencies.
+func NewGroup(h Histogram, bytes uint64) Group {
+	return Group{
+		Connections: h.Connections, Bursts: h.Bursts(), Bytes: bytes,
+		MeanMs: h.GeometricMeanUs() / 1000, P50Ms: h.QuantileUs(0.5) / 1000, P95Ms: h.QuantileUs(0.95) / 1000,
+		latency: h,
+	}
+}
+
+// PrefixStatus compares the connections to one destination prefix under one policy.
+type PrefixStatus struct {
+	Prefix     netip.Prefix `json:"prefix"`
+	Policy     string       `json:"policy"`
+	Managed    Group        `json:"managed"`
+	Holdout    Group        `json:"holdout"`
+	Difference Comparison   `json:"difference"`
+	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
+	Reverted bool `json:"reverted"`
+}
+
+// SocketStatus is what the daemon knows of one connection and why it uses what it uses.
+type SocketStatus struct {
+	Cookie    uint64         `json:"cookie"`
+	Local     netip.AddrPort `json:"local"`
+	Remote    netip.AddrPort `json:"remote"`
+	Policy    string         `json:"policy"`
+	Algorithm string         `json:"algorithm"` // in use
+	Wanted    string         `json:"wanted"`    // chosen; differs in mode observe and until the next round trip
+	Because   string         `json:"because"`
+	// Scores are those of all candidates, if the policy compares.
+	Scores []congestion.Score `json:"scores,omitempty"`
+	Last   signals.Sample     `json:"last"`
+}
+
+// ErrNoSocket is why there is nothing to tell about a socket.
+var ErrNoSocket = errors.New("no such connection")
+
+// SocketName is how commands name a connection: an end (address:port), both ends joined by -, or the cookie as ss -e shows it.
+type SocketName struct {
+	one, other netip.AddrPort
+	cookie     uint64
+}
+
+// ParseSocket reads the name of a connection.
+func ParseSocket(s string) (SocketName, error) {
+	var name SocketName
+	one, other, both := strings.Cut(s, "-")
+	var err error
+	name.one, err = netip.ParseAddrPort(one)
+	if err == nil && both {
+		name.other, err = netip.ParseAddrPort(other)
+	}
+	if err == nil {
+		return name, nil
+	}
+	// ss -e prints sk:1a, hexadecimal.
+	if cookie, err := strconv.ParseUint(strings.TrimPrefix(s, "sk:"), 16, 64); err == nil && cookie != 0 {
+		return SocketName{cookie: cookie}, nil
+	}
+	return SocketName{}, fmt.Errorf("socket %q: expected an end like 192.0.2.1:443 or [2001:db8::1]:443, both ends like 192.0.2.1:443-198.51.100.7:50000, or the cookie ss -e shows, like sk:1a", s)
+}
+
+// Matches says whether a connection goes by this name.
+func (n SocketName) Matches(s SocketStatus) bool {
+	switch {
+	case n.cookie != 0:
+		return s.Cookie == n.cookie
+	case n.other.IsValid():
+		return s.Local == n.one && s.Remote == n.other || s.Local == n.other && s.Remote == n.one
+	}
+	return s.Local == n.one || s.Remote == n.one
+}
+
+// maxNamed is how many connections an ambiguous name lists.
+const maxNamed = 5
+
+// FindSocket returns the connection that goes by a name.
+func FindSocket(sockets []SocketStatus, name string) (SocketStatus, error) {
+	n, err := ParseSocket(name)
+	if err != nil {
+		return SocketStatus{}, err
+	}
+	var found []SocketStatus
+	for _, s := range sockets {
+		if n.Matches(s) {
+			found = append(found, s)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return SocketStatus{}, fmt.Errorf("find socket %s: %w that plait manages; plait status lists them, ss -tie all", name, ErrNoSocket)
+	case len(found) > 1:
+		lines := []string{fmt.Sprintf("find socket %s: %d connections have this end; name one of them:", name, len(found))}
+		for _, s := range found[:min(len(found), maxNamed)] {
+			lines = append(lines, fmt.Sprintf("  %s-%s (sk:%x)", s.Local, s.Remote, s.Cookie))
+		}
+		return SocketStatus{}, errors.New(strings.Join(lines, "\n"))
+	}
+	return found[0], nil
+}

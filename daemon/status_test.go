@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func connection(cookie uint64, local, remote string) SocketStatus {
+	return SocketStatus{Cookie: cookie, Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote)}
+}
+
+func TestFindSocket(t *testing.T) {
+	all := []SocketStatus{
+		connection(0x1a, "192.0.2.1:443", "198.51.100.7:50000"),
+		connection(0x1b, "192.0.2.1:443", "198.51.100.8:50000"),
+		connection(16, "[2001:db8::1]:22", "[2001:db8::2]:1024"),
+	}
+	for name, want := range map[string]uint64{
+		"198.51.100.7:50000":                  0x1a,
+		"192.0.2.1:443-198.51.100.8:50000":    0x1b,
+		"198.51.100.8:50000-192.0.2.1:443":    0x1b,
+		"[2001:db8::1]:22":                    16,
+		"[2001:db8::1]:22-[2001:db8::2]:1024": 16,
+		"sk:1a":                               0x1a,
+		"1b":                                  0x1b,
+		"10":                                  16, // ss shows hexadecimal
+	} {
+		if s, err := FindSocket(all, name); err != nil || s.Cookie != want {
+			t.Errorf("%s: got sk:%x, %v, want sk:%x", name, s.Cookie, err, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"192.0.2.9:1": "find socket 192.0.2.9:1: no such connection that plait manages; plait status lists them, ss -tie all",
+		"192.0.2.1:443": "find socket 192.0.2.1:443: 2 connections have this end; name one of them:\n" +
+			"  192.0.2.1:443-198.51.100.7:50000 (sk:1a)\n  192.0.2.1:443-198.51.100.8:50000 (sk:1b)",
+		"sk:2":                       "find socket sk:2: no such connection that plait manages; plait status lists them, ss -tie all",
+		"sk:0":                       `socket "sk:0": expected an end like`,
+		"nginx":                      `socket "nginx": expected an end like`,
+		"":                           `socket "": expected an end like`,
+		"192.0.2.1:443-198.51.100.8": `socket "192.0.2.1:443-198.51.100.8": expected an end like`,
+	} {
+		_, err := FindSocket(all, name)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got  %v\nwant %s", name, err, want)
+		}
+		if errors.Is(err, ErrNoSocket) != strings.Contains(want, "no such connection") {
+			t.Errorf("%q: that it is ErrNoSocket is %v", name, errors.Is(err, ErrNoSocket))
+		}
+	}
+}
+
+func TestNewGroup(t *testing.T) {
+	g := NewGroup(Histogram{Connections: 2, Counts: counts(map[int]uint64{16: 4})}, 1000) // 1.024 to 1.280 ms
+	if g.Connections != 2 || g.Bursts != 4 || g.Bytes != 1000 {
+		t.Errorf("got %+v, want 2 connections, 4 bursts, 1000 bytes", g)
+	}
+	near(t, "mean", g.MeanMs, math.Sqrt(1.024*1.280))
+	near(t, "p50", g.P50Ms, math.Sqrt(1.024*1.280))
+	near(t, "p95", g.P95Ms, 1.024*math.Pow(1.25, 0.95))
+}
+
+// JSON has neither infinities nor NaN: without bursts, or with few, the status must still be told.
+func TestStatusJSON(t *testing.T) {
+	few := Histogram{Connections: 1, Counts: []uint64{1}}
+	for _, h := range []Histogram{{}, few} {
+		s := Status{Prefixes: []PrefixStatus{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Managed: NewGroup(h, 0), Holdout: NewGroup(few, 0), Difference: Compare(h, few)}}}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), `"prefix":"192.0.2.0/24"`) || !strings.Contains(string(text), `"verdict":"unclear"`) {
+			t.Errorf("got %s", text)
+		}
+	}
+}
