@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The algorithms behind one set of hooks. A file under cc/ has the hooks its algorithm needs, in the shape of the kernel's
- * own modules; here is who has which. burst and bbr set rate and window themselves on every ACK and have none of the others.
+ * own modules; here is who has which. burst and bbr set rate and window themselves on every ACK.
  */
 #ifndef PLAIT_ALGORITHM_H
 #define PLAIT_ALGORITHM_H
@@ -18,7 +18,7 @@
 #include "cc/vegas.h"
 #include "cc/westwood.h"
 
-/* A switch keeps sequence state, cwnd and ssthresh: no init sets either. */
+/* A switch keeps cwnd and ssthresh: no init sets either, but hybla's of a connection that has sent nothing. */
 static __always_inline void algorithm_init(struct sock *sk, struct plait_sock *s)
 {
 	for (int i = 0; i < PLAIT_PRIVATE_WORDS; i++)

@@ -100,6 +100,15 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	return 0;
 }
 
+/* The minimum of the round trip is one of two windows, so that it ages. */
+static __always_inline void min_rtt_ages(struct plait_sock *s, __u64 now_us)
+{
+	s->min_rtt_past_us = s->min_rtt_us;
+	s->min_rtt_us = 0;
+	s->min_rtt_bursts = 0;
+	s->min_rtt_since_us = now_us;
+}
+
 /* Everything written so far is acknowledged and a byte is about to leave. */
 static __always_inline void burst_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
@@ -109,7 +118,7 @@ static __always_inline void burst_begins(const struct tcp_sock *tp, struct plait
 	s->burst_seq = tp->snd_una;
 	s->ack_us = 0;
 	s->trains = 0;
-	s->burst_losses = 0;
+	s->round_losses = 0;
 	s->burst_rtt_max_us = 0;
 }
 
@@ -125,12 +134,8 @@ static __always_inline void burst_ends(struct sock *sk, struct plait_sock *s, __
 	s->sample.bursts++;
 	s->sample.burst_bytes = bytes;
 	s->sample.burst_latency_us = latency_us;
-	if (++s->min_rtt_bursts >= MIN_RTT_BURSTS || now_us - s->min_rtt_since_us > MIN_RTT_WINDOW_US) {
-		s->min_rtt_past_us = s->min_rtt_us;
-		s->min_rtt_us = 0;
-		s->min_rtt_bursts = 0;
-		s->min_rtt_since_us = now_us;
-	}
+	if (++s->min_rtt_bursts >= MIN_RTT_BURSTS)
+		min_rtt_ages(s, now_us);
 	latency_add(sk, s, latency_us, bytes);
 }
 
@@ -173,10 +178,20 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 		s->round_start = 1;
 		s->carried = max(s->carried_round, s->carried - s->carried / 8);
 		s->carried_round = 0;
+		s->round_losses = 0;
+		s->rate_Bps = s->rate_round_Bps;
+		s->rate_round_Bps = 0;
+		if (now_us - s->min_rtt_since_us > MIN_RTT_WINDOW_US && s->min_rtt_us)
+			min_rtt_ages(s, now_us);
 	}
 	if (rs->losses > 0) {
-		s->burst_losses += rs->losses;
+		s->round_losses += rs->losses;
 		s->sample.rtt_at_loss_us = s->last_rtt_us;
+		/* A connection that was there before has no hook for retransmissions: what one ACK shows as lost is the run. */
+		if (!s->hooked && rs->losses >= 3)
+			s->sample.lost_burst += rs->losses;
+		else if (!s->hooked)
+			s->sample.lost_single += rs->losses;
 	} else {
 		s->carried_round = max(s->carried_round, rs->prior_in_flight);
 	}
@@ -189,8 +204,12 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 			s->min_rtt_us = rtt_us;
 	}
 	s->sample.delivered += rs->acked_sacked;
-	if (rs->delivered > 0 && rs->interval_us > 0)
-		s->sample.rate_bps = (__u64)rs->delivered * tp->mss_cache * 8 * USEC_PER_SEC / (__u64)rs->interval_us;
+	if (rs->delivered > 0 && rs->interval_us > 0) {
+		__u64 rate_Bps = (__u64)rs->delivered * tp->mss_cache * USEC_PER_SEC / (__u64)rs->interval_us;
+
+		s->sample.rate_bps = rate_Bps * 8;
+		s->rate_round_Bps = max(s->rate_round_Bps, rate_Bps);
+	}
 	if (rs->acked_sacked)
 		measure_train(tp, s, now_us);
 }

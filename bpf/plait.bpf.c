@@ -1,7 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * plait, a congestion control that holds several algorithms and moves a socket between them at any ACK.
+ * plait, a congestion control that holds several algorithms and moves a socket between them while it runs: before the first
+ * packet after an idle time, and with the first ACK of every round trip.
  *
  * Hooks: struct tcp_congestion_ops (here), cgroup/sock_ops (sockops.h), the iterator over TCP sockets and the entry of
  * tcp_sendmsg_locked (host.h). Loaded by the daemon, which is the only writer of the maps.
@@ -41,7 +42,7 @@ static __always_inline bool unbounded(__u8 algorithm)
 	return algorithm == PLAIT_HYBLA || algorithm == PLAIT_SCALABLE || sets_rate(algorithm);
 }
 
-/* Changes the algorithm. Sequence state, cwnd and ssthresh stay; pacing goes if the next one does without. */
+/* Changes the algorithm. Sequence state stays, cwnd and ssthresh too unless they must be bounded; pacing goes if the next one does without. */
 static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __u8 to)
 {
 	if (!sk)

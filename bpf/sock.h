@@ -25,7 +25,8 @@ struct plait_sock {
 	__u8 counted;	  /* among the connections of its prefix */
 	__u8 trains; /* dispersions measured in this burst */
 	__u8 train_measured; /* this ACK completed one */
-	__u8 pad8[5];
+	__u8 hooked;	    /* sockops.h sees its retransmissions */
+	__u8 pad8[4];
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
 	__u32 round_delivered;
@@ -44,7 +45,7 @@ struct plait_sock {
 	__u32 ack_delivered;
 	__u32 train_delivered;
 	__u64 train_start_us; /* the ACK from which the dispersion at work is measured */
-	__u32 burst_losses;
+	__u32 round_losses; /* packets found lost in this round trip */
 	__u32 burst_rtt_max_us;
 
 	/* What the path has shown. */
@@ -54,6 +55,8 @@ struct plait_sock {
 	__u32 last_rtt_us;
 	__u64 min_rtt_since_us;
 	__u64 dispersion_Bps; /* rate at which trains of packets come through, bytes per second */
+	__u64 rate_Bps;	      /* highest delivery rate of the last round trip that is over, and of this one */
+	__u64 rate_round_Bps;
 
 	/* Retransmissions since the last sample, by length of their runs (sockops.h). */
 	__u32 run_segments;

@@ -60,7 +60,7 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 	struct plait_sock *s;
 	__u8 name[16] = {};
 
-	if (!p || daemon_silent())
+	if (!p || (!p->managed && !p->observed) || daemon_silent())
 		return 1;
 	/* An application that chose a congestion control keeps it. */
 	if (bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) || !on_default(name))
@@ -70,8 +70,9 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 		return 1;
 	s->cookie = bpf_get_socket_cookie(ctx);
 	s->policy = index;
+	s->hooked = 1;
 	if (!p->managed)
-		s->kind = p->observed ? SOCK_OBSERVED : SOCK_HOLDOUT;
+		s->kind = SOCK_OBSERVED;
 	else
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
 	bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_STATE_CB_FLAG |

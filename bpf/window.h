@@ -118,7 +118,7 @@ static __always_inline void window_unused(struct sock *sk)
 	tp->snd_cwnd_stamp = now;
 }
 
-/* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT in slow start, 120 % after. */
+/* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above. */
 static __always_inline void window_pacing_rate(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);

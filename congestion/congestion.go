@@ -24,6 +24,8 @@ type Policy interface {
 type Choice struct {
 	// Algorithm is what the socket should use from now on.
 	Algorithm signals.Algorithm `json:"algorithm"`
+	// Bulk is what it should use from now on while it is limited by the path and not by the application.
+	Bulk signals.Algorithm `json:"bulk"`
 	// Because is the reason, one sentence for a person.
 	Because string `json:"because"`
 	// Scores are those of all candidates, in the order of their numbers; none if the policy compared nothing. Read-only.

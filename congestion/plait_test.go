@@ -6,11 +6,12 @@ import (
 	"plait.dev/plait/signals"
 )
 
-// A transfer changes its control after three samples in a row that say so, and not before.
+// What transfers get follows from where packets were lost, and only from enough of them.
 func TestPlaitTransfer(t *testing.T) {
-	random := signals.Sample{Bulk: true, Delivered: 990, LostSingle: 10, MinRTTUs: 100_000, RTTAtLossUs: 110_000}
-	overflow := signals.Sample{Bulk: true, Delivered: 990, LostBurst: 10, MinRTTUs: 100_000, RTTAtLossUs: 180_000}
-	clean := signals.Sample{Bulk: true, Delivered: 1000, MinRTTUs: 100_000}
+	random := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 124_000}
+	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 125_000}
+	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 100_000}
+	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
 		name    string
 		samples []signals.Sample
@@ -18,33 +19,32 @@ func TestPlaitTransfer(t *testing.T) {
 	}{
 		{"nothing known", []signals.Sample{{Bulk: true}}, signals.Cubic},
 		{"clean", []signals.Sample{clean, clean, clean, clean}, signals.Cubic},
-		{"random loss, twice", []signals.Sample{random, random}, signals.Cubic},
-		{"random loss, three times", []signals.Sample{random, random, random}, signals.BBR},
-		{"random loss, interrupted", []signals.Sample{random, random, clean, random, random}, signals.Cubic},
-		{"stays", []signals.Sample{random, random, random, clean, clean, clean, clean}, signals.BBR},
-		{"comes back", []signals.Sample{random, random, random, overflow, overflow, overflow}, signals.Cubic},
-		{"too little loss", []signals.Sample{{Bulk: true, Delivered: 10000, LostSingle: 9, MinRTTUs: 1, RTTAtLossUs: 1}}, signals.Cubic},
+		{"lost at random, three times", []signals.Sample{random, random, random}, signals.Cubic}, // 7/8 and 49/64 of a vote are left
+		{"four times", []signals.Sample{random, random, random, random}, signals.BBR},
+		{"with none lost between", []signals.Sample{random, random, clean, clean, random, random}, signals.BBR},
+		{"stays", []signals.Sample{random, random, random, random, clean, clean, clean, clean}, signals.BBR},
+		{"comes back", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow, overflow, overflow}, signals.Cubic},
+		{"both", []signals.Sample{random, overflow, random, overflow, random, overflow, random, overflow}, signals.Cubic},
+		{"less than one in a thousand", []signals.Sample{few, few, few, few, few, few}, signals.Cubic},
+		{"no round trip known", []signals.Sample{{Delivered: 90, LostSingle: 10}}, signals.Cubic},
 	} {
 		p := newPlait()
 		var got Choice
 		for _, s := range c.samples {
 			got = p.Choose(s)
 		}
-		if got.Algorithm != c.want {
-			t.Errorf("%s: %s (%s), want %s", c.name, got.Algorithm, got.Because, c.want)
+		if got.Bulk != c.want || got.Algorithm != signals.Burst {
+			t.Errorf("%s: %s and %s for transfers (%s), want burst and %s", c.name, got.Algorithm, got.Bulk, got.Because, c.want)
 		}
 	}
 }
 
-func TestPlaitBursts(t *testing.T) {
-	p := newPlait()
-	for range 4 {
-		p.Choose(signals.Sample{Bulk: true, Delivered: 90, LostSingle: 10, MinRTTUs: 100_000, RTTAtLossUs: 100_000})
-	}
-	if got := p.Choose(signals.Sample{}); got.Algorithm != signals.Burst {
-		t.Errorf("between bursts %s, want burst", got.Algorithm)
-	}
-	if got := p.Choose(signals.Sample{Bulk: true}); got.Algorithm != signals.BBR {
-		t.Errorf("the next transfer begins with %s, want bbr as the last one ended", got.Algorithm)
+// A vote is worth an eighth less with each that follows.
+func TestPlaitMemory(t *testing.T) {
+	p := newPlait().(*plait)
+	p.Choose(signals.Sample{LostSingle: 8, MinRTTUs: 1, RTTAtLossUs: 1})
+	p.Choose(signals.Sample{LostBurst: 8, MinRTTUs: 1, RTTAtLossUs: 2})
+	if p.random != 0.875 || p.overflow != 1 {
+		t.Errorf("votes %g and %g, want 0.875 and 1", p.random, p.overflow)
 	}
 }

@@ -93,7 +93,7 @@ func (p *rtcp) because(s signals.Sample, best Score, scores []Score, rttMs, kbps
 // keep is the choice as long as there is nothing to choose by.
 func (p *rtcp) keep(s signals.Sample, because string) Choice {
 	if p.last.Because == "" {
-		p.last = Choice{Algorithm: s.Algorithm, Because: because}
+		p.last = Choice{Algorithm: s.Algorithm, Bulk: s.Algorithm, Because: because}
 	}
 	return p.last
 }
@@ -111,6 +111,6 @@ func (p *rtcp) Choose(s signals.Sample) Choice {
 	kbps := p.bottleneck(rttMs, s.Algorithm)                       // step 3
 	scores := p.scores(rttMs, loss, kbps)                          // steps 2, 4 and 5
 	best := least(scores, s.Algorithm)                             // step 6
-	p.last = Choice{best.Algorithm, p.because(s, best, scores, rttMs, kbps), scores}
+	p.last = Choice{best.Algorithm, best.Algorithm, p.because(s, best, scores, rttMs, kbps), scores}
 	return p.last
 }

@@ -15,8 +15,9 @@ const (
 	metricsOff        = "off"
 )
 
-// maxRules is what the kernel half's table of policies has beside the one for everything else (plait_policies, bpf/sock.h).
-const maxRules = 63
+// maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else and
+// the one for what was given back.
+const maxRules = 62
 
 // maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
 const maxControlBytes = 107

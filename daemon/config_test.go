@@ -198,10 +198,10 @@ func TestTooManyRules(t *testing.T) {
 	}
 	inDirectory(t, text.String())
 	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 64 {
-		t.Errorf("63 rules: %v, %d levers, want no error and 64", err, len(c.levers()))
+		t.Errorf("62 rules: %v, %d levers, want no error and 63", err, len(c.levers()))
 	}
 	inDirectory(t, text.String()+"    - port: 64\n")
-	want := "plait.yaml:66:7: rules: 64: expected at most 63"
+	want := "plait.yaml:65:7: rules: 63: expected at most 62"
 	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
 		t.Errorf("64 rules: got %v, want %s", err, want)
 	}

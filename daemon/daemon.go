@@ -63,7 +63,7 @@ type socket struct {
 // policy is one entry of the kernel half's table: what is configured, compiled.
 type policy struct {
 	lever  Lever
-	choose func() congestion.Policy // nil: the kernel half needs no help from user space
+	choose func() congestion.Policy
 	kernel bpf.Policy
 }
 
@@ -107,9 +107,8 @@ func compile(l Lever) (policy, error) {
 		return p, err
 	}
 	p.choose = choose
-	first := choose()
-	p.kernel.Algorithm = uint8(first.Choose(signals.Sample{Algorithm: signals.Cubic}).Algorithm)
-	p.kernel.Bulk = uint8(first.Choose(signals.Sample{Algorithm: signals.Cubic, Bulk: true}).Algorithm)
+	first := choose().Choose(signals.Sample{Algorithm: signals.Cubic})
+	p.kernel.Algorithm, p.kernel.Bulk = uint8(first.Algorithm), uint8(first.Bulk)
 	switch l.Mode {
 	case On:
 		p.kernel.Managed = 1
@@ -169,22 +168,18 @@ func (d *Daemon) act(s sample) error {
 		return nil // of a configuration that is no more
 	}
 	p := d.policies[s.policy]
-	k := d.sockets[s.Cookie]
-	if k == nil {
+	k, known := d.sockets[s.Cookie]
+	if !known {
 		k = &socket{name: p.lever.Policy, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen = s, time.Now()
 	k.choice = k.policy.Choose(s.Sample)
-	slot := &k.algorithm
-	if s.Bulk {
-		slot = &k.bulk
-	}
-	if *slot == k.choice.Algorithm {
+	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil
 	}
-	*slot = k.choice.Algorithm
-	fmt.Fprintf(d.options.Log, "%s %s-%s: %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.choice.Algorithm, k.choice.Because)
+	k.algorithm, k.bulk = k.choice.Algorithm, k.choice.Bulk
+	fmt.Fprintf(d.options.Log, "%s %s-%s: %s, transfers %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
 	if p.lever.Mode != On {
 		return nil
 	}

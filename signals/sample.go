@@ -11,19 +11,19 @@ type Sample struct {
 	Cookie uint64 `json:"cookie"`
 	// AtUs is when the sample was taken, in microseconds of the kernel's monotonic clock.
 	AtUs uint64 `json:"at_us"`
-	// IntervalUs is the time since the socket's previous sample or, for the first one, since the connection stood. At most
-	// 71 minutes; longer ones stay at the maximum.
+	// IntervalUs is the time since the socket's previous sample, modulo 71 minutes; 0 for the first one.
 	IntervalUs uint32 `json:"interval_us"`
 
 	// SRTTUs is the kernel's smoothed round-trip time (RFC 6298); 0 if none has been measured.
 	SRTTUs uint32 `json:"srtt_us"`
-	// MinRTTUs is the least round-trip time within the kernel's window of net.ipv4.tcp_min_rtt_wlen seconds; 0 if none.
+	// MinRTTUs is the least round-trip time of the last 8 to 16 bursts or 10 to 20 s, of an observed socket the kernel's own over
+	// net.ipv4.tcp_min_rtt_wlen seconds; 0 if none.
 	MinRTTUs uint32 `json:"min_rtt_us"`
 
 	// RateBps is the newest delivery rate of payload in bit/s (draft-cheng-iccrg-delivery-rate-estimation); 0 if none.
 	RateBps uint64 `json:"rate_bps"`
-	// DispersionBps is the rate in bit/s at which a train of ACKs came back, an upper estimate of the bottleneck's; 0 if the
-	// interval had no train.
+	// DispersionBps is the rate in bit/s at which the last train of packets came through, an upper estimate of the bottleneck's; 0
+	// if there was none yet.
 	DispersionBps uint64 `json:"dispersion_bps"`
 
 	// Delivered counts segments the peer acknowledged for the first time, selectively or not.
@@ -33,21 +33,21 @@ type Sample struct {
 	LostSingle uint32 `json:"lost_single_segments"`
 	// LostBurst counts retransmitted segments in runs of 3 or more adjacent ones: burst loss, same section.
 	LostBurst uint32 `json:"lost_burst_segments"`
-	// RTTAtLossUs is the smoothed RTT when the last loss was found; 0 if the interval had none. Near MinRTTUs the queue was
+	// RTTAtLossUs is the last RTT measured when the last loss was found; 0 if the interval had none. Near MinRTTUs the queue was
 	// short, and the loss hardly congestion.
 	RTTAtLossUs uint32 `json:"rtt_at_loss_us"`
 
 	// SpuriousRecoveries counts recoveries the kernel undid because nothing had been lost.
 	SpuriousRecoveries uint32 `json:"spurious_recoveries"`
-	// IdleRestarts counts how often sending resumed after an idle time that makes the kernel shrink the window (RFC 5681,
-	// section 4.1).
+	// IdleRestarts counts how often sending resumed after an idle time for which the window was reduced (RFC 5681, section 4.1);
+	// burst and bbr keep theirs.
 	IdleRestarts uint32 `json:"idle_restarts"`
 
 	// Bursts counts bursts that finished: data written after an idle time, until all of it was acknowledged.
 	Bursts uint32 `json:"bursts"`
-	// BurstBytes is the size of the last finished burst; 0 if none finished.
+	// BurstBytes is the size of the last finished burst; 0 if none has finished yet.
 	BurstBytes uint32 `json:"burst_bytes"`
-	// BurstLatencyUs is the time from the first packet sent to the last one acknowledged of the last finished burst; 0 if none.
+	// BurstLatencyUs is the time from the first packet sent to the last one acknowledged of the last finished burst; 0 if none yet.
 	BurstLatencyUs uint32 `json:"burst_latency_us"`
 
 	// CwndSegments is the congestion window, 1 or more once the connection stands.
@@ -59,6 +59,7 @@ type Sample struct {
 
 	// Algorithm is the congestion control in use at the end of the interval.
 	Algorithm Algorithm `json:"algorithm"`
-	// Bulk is whether the socket sends a lot at once, like a file, rather than in bursts with pauses between them.
+	// Bulk is whether the socket has sent for so long or so much without a pause that the path is taken for the limit and not the
+	// application (bpf/plait.bpf.c).
 	Bulk bool `json:"bulk"`
 }

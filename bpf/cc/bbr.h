@@ -104,6 +104,23 @@ static __always_inline void bbr_set_pacing(struct sock *sk, struct bbr *b, __u32
 		sk->sk_pacing_rate = rate_Bps;
 }
 
+/*
+ * A connection that is under way at three quarters or more of what trains say the path takes needs no STARTUP, which would fill
+ * the queue to find out what is known.
+ */
+static __always_inline void bbr_init_running(struct sock *sk, struct plait_sock *s, struct bbr *b)
+{
+	__u64 rate_Bps = max(s->rate_Bps, s->rate_round_Bps);
+
+	if (!s->dispersion_Bps || rate_Bps < s->dispersion_Bps - (s->dispersion_Bps >> 2))
+		return;
+	b->bw[0] = rate_Bps * BBR_BW_UNIT / max(tcp_sk(sk)->mss_cache, 1u) / USEC_PER_SEC;
+	b->full_bw = b->bw[0];
+	b->full_bw_reached = 1;
+	bbr_enter_probe_bw(tcp_sk(sk), b);
+	bbr_update_gains(b);
+}
+
 static __always_inline void bbr_init(struct sock *sk, struct plait_sock *s)
 {
 	struct bbr *b = (struct bbr *)s->private;
@@ -116,6 +133,7 @@ static __always_inline void bbr_init(struct sock *sk, struct plait_sock *s)
 	b->mode = BBR_STARTUP;
 	bbr_init_pacing(sk, b);
 	set_pacing(sk, s, true);
+	bbr_init_running(sk, s, b);
 }
 
 static __always_inline __u32 bbr_min_tso_segs(struct sock *sk, struct plait_sock *s)

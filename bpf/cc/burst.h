@@ -9,12 +9,16 @@
  *
  *	train      = 10 packets
  *	capacity  <- the lesser of the last two trains' dispersions, if more than before;
- *		     5/4 of the rate at which the burst arrives while a queue stands, if less, and just that rate after a loss
- *	window     = 5/4 * capacity * minimum RTT + train + 2
+ *		     the best dispersion of a burst that lost packets while a queue stood, if less
+ *	window     = 5/4 * capacity * minimum RTT + train + 2, and after the first 32 packets of a burst
+ *		     not more than what arrives in a minimum RTT and 64 packets, while a queue stands
  *
- * The second lines make it robust: ACKs compressed on the way back would have to lie twice, and a rate that is too high
- * builds a queue, which shows. A loss says nothing as long as no queue stands: the window is kept through recovery and after a
- * timeout, and what was lost is paced like the rest. As long as nothing is known, it is slow start.
+ * A rate that is too high does no harm where the queue has room for the burst, and on links whose rate changes by the second
+ * (cellular) any rate measured is soon wrong: so only an overflow lowers it. What is harmed then, others, is bounded by the 64
+ * packets. If a burst overflowed although its trains said that there was room (ACKs compressed on the way back), the rate falls
+ * to that of the whole burst's arrival, or by a quarter, and grows by no more than 5/4 a burst for the next 8. A loss without a
+ * queue says nothing: the window is kept through
+ * recovery and after a timeout, and what was lost is paced like the rest. As long as nothing is known, it is slow start.
  *
  * Packet trains: Dovrolis, Ramanathan and Moore, Packet-Dispersion Techniques and a Capacity-Estimation Methodology,
  * IEEE/ACM ToN 12(6), 2004.
@@ -30,15 +34,24 @@ enum {
 	/* A queue stands when the round trip exceeds its minimum by a sixteenth, and by 2 ms: less is timing noise of hosts. */
 	BURST_QUEUE_SHIFT = 4,
 	BURST_QUEUE_MIN_US = 2000,
-	/* Packets after which the rate of arrival is that of the path and not of one clump (a frame of WiMAX, a slot of LTE). */
-	BURST_ARRIVAL_PACKETS = 16,
+	/* Where a queue stands: what may be in it beyond the path's own, and from which packet of a burst on. */
+	BURST_QUEUE_PACKETS = 64,
+	BURST_BOUND_AFTER = 32,
+	BURST_DISTRUST = 8,
+	/* An overflow takes several packets in one round trip, or some in one burst after the other. */
+	BURST_OVERFLOW_PACKETS = 3,
+	BURST_OVERFLOW_BURSTS = 2,
 };
 
 struct burst {
 	__u64 capacity_Bps; /* 0: not known yet */
-	__u64 train_Bps;    /* dispersion of the last train */
-	__u32 slow_start_cwnd;
-	__u32 pad;
+	__u64 train_Bps;    /* dispersion of the first train of the last burst */
+	__u64 best_Bps;	    /* the highest dispersion of this burst */
+	__u8 distrust;	    /* bursts for which trains are not believed */
+	__u8 overflowed;    /* in this burst */
+	__u8 suspect;	    /* bursts in a row that lost packets while a queue stood */
+	__u8 counted;	    /* this burst is among them */
+	__u8 pad[4];
 };
 
 _Static_assert(sizeof(struct burst) <= PLAIT_PRIVATE_WORDS * 8, "private state");
@@ -50,14 +63,6 @@ static __always_inline bool burst_queue_stands(const struct plait_sock *s)
 	return s->last_rtt_us > floor_us + max(floor_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US);
 }
 
-static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
-{
-	__u64 bytes = b->capacity_Bps * min_rtt_us(s) / USEC_PER_SEC;
-	__u64 packets = (bytes + (bytes >> 2)) / max(tp->mss_cache, 1u) + BURST_TRAIN_PACKETS + 2;
-
-	return min(packets, (__u64)tp->snd_cwnd_clamp);
-}
-
 /* The rate at which the burst has arrived so far. */
 static __always_inline __u64 burst_arrival_Bps(const struct tcp_sock *tp, const struct plait_sock *s)
 {
@@ -66,22 +71,71 @@ static __always_inline __u64 burst_arrival_Bps(const struct tcp_sock *tp, const 
 	return us ? (__u64)(tp->delivered - s->ack_delivered) * tp->mss_cache * USEC_PER_SEC / us : 0;
 }
 
+/* 5/4 of what a rate puts on the way in a minimum RTT, and some packets. */
+static __always_inline __u64 burst_packets(const struct tcp_sock *tp, const struct plait_sock *s, __u64 rate_Bps, __u32 more)
+{
+	__u64 bytes = rate_Bps * min_rtt_us(s) / USEC_PER_SEC;
+
+	return (bytes + (bytes >> 2)) / max(tp->mss_cache, 1u) + more;
+}
+
+static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
+{
+	__u64 packets = burst_packets(tp, s, b->capacity_Bps, BURST_TRAIN_PACKETS + 2);
+
+	if (s->ack_us && tp->delivered - s->ack_delivered >= BURST_BOUND_AFTER && burst_queue_stands(s))
+		packets = min(packets, burst_packets(tp, s, burst_arrival_Bps(tp, s), BURST_QUEUE_PACKETS));
+	return min(packets, (__u64)tp->snd_cwnd_clamp);
+}
+
+static __always_inline void burst_learn_train(struct plait_sock *s, struct burst *b)
+{
+	__u64 seen = s->dispersion_Bps, both = b->train_Bps ? min(seen, b->train_Bps) : seen;
+
+	b->train_Bps = seen;
+	if (b->distrust && b->capacity_Bps) {
+		b->distrust--;
+		both = min(both, b->capacity_Bps + (b->capacity_Bps >> 2));
+	}
+	b->capacity_Bps = max(b->capacity_Bps, both);
+}
+
+/* The fastest train of an overflowing burst is the path's rate, unless it says that there was room. */
+static __always_inline void burst_learn_overflow(const struct tcp_sock *tp, struct plait_sock *s, struct burst *b)
+{
+	if (b->best_Bps < b->capacity_Bps - (b->capacity_Bps >> 3)) {
+		b->capacity_Bps = b->best_Bps;
+		return;
+	}
+	b->capacity_Bps = min(burst_arrival_Bps(tp, s), b->capacity_Bps - (b->capacity_Bps >> 2));
+	b->distrust = BURST_DISTRUST;
+}
+
+/* Whether what was lost of late was lost by a queue, and not by a link whose delay happened to vary. */
+static __always_inline bool burst_overflow(struct plait_sock *s, struct burst *b)
+{
+	if (!s->round_losses || !burst_queue_stands(s))
+		return false;
+	if (!b->counted) {
+		b->counted = 1;
+		b->suspect = min(b->suspect + 1, 255);
+	}
+	return s->round_losses >= BURST_OVERFLOW_PACKETS || b->suspect >= BURST_OVERFLOW_BURSTS;
+}
+
 static __always_inline void burst_learn(const struct tcp_sock *tp, struct plait_sock *s, struct burst *b)
 {
-	__u64 seen = s->dispersion_Bps;
-
 	if (s->trains == 1) {
-		__u64 both = b->train_Bps ? min(seen, b->train_Bps) : seen;
-
-		b->train_Bps = seen;
-		b->capacity_Bps = max(b->capacity_Bps, both);
+		if (!b->counted)
+			b->suspect = 0;
+		b->counted = b->overflowed = 0;
+		b->best_Bps = 0;
+		burst_learn_train(s, b);
 	}
-	if (tp->delivered - s->ack_delivered >= BURST_ARRIVAL_PACKETS && burst_queue_stands(s)) {
-		__u64 arrival = burst_arrival_Bps(tp, s);
-
-		if (!s->burst_losses)
-			arrival += arrival >> 2;
-		b->capacity_Bps = min(b->capacity_Bps, arrival);
+	b->best_Bps = max(b->best_Bps, s->dispersion_Bps);
+	if (!b->overflowed && burst_overflow(s, b)) {
+		b->overflowed = 1;
+		burst_learn_overflow(tp, s, b);
 	}
 }
 
@@ -111,6 +165,14 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 		tp->snd_cwnd = burst_window(tp, s, b);
 }
 
+/* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
+static __always_inline __u64 burst_rate_Bps(const struct plait_sock *s, const struct burst *b)
+{
+	if (!s->ack_us || !b->best_Bps || !burst_queue_stands(s))
+		return b->capacity_Bps;
+	return min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2));
+}
+
 static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
 {
 	struct burst *b = (struct burst *)s->private;
@@ -124,7 +186,7 @@ static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, co
 		return;
 	}
 	tp->snd_cwnd = burst_window(tp, s, b);
-	sk->sk_pacing_rate = min(b->capacity_Bps, (__u64)sk->sk_max_pacing_rate);
+	sk->sk_pacing_rate = min(burst_rate_Bps(s, b), (__u64)sk->sk_max_pacing_rate);
 }
 
 #endif

@@ -40,10 +40,11 @@ func newReplay() *cobra.Command {
 			if asJSON {
 				write = printJSON
 			}
-			chosen := map[uint64]signals.Algorithm{}
+			chosen := map[uint64][2]signals.Algorithm{}
 			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice) {
-				if before, ok := chosen[s.Cookie]; all || !ok || before != c.Algorithm {
-					chosen[s.Cookie] = c.Algorithm
+				now := [2]signals.Algorithm{c.Algorithm, c.Bulk}
+				if before, ok := chosen[s.Cookie]; all || !ok || before != now {
+					chosen[s.Cookie] = now
 					write(w, s, c)
 				}
 			})
@@ -63,7 +64,11 @@ func newReplay() *cobra.Command {
 // A bufio.Writer keeps its first error for Flush.
 
 func printText(w io.Writer, s signals.Sample, c congestion.Choice) {
-	fmt.Fprintf(w, "%d.%06d %d %s: %s\n", s.AtUs/1e6, s.AtUs%1e6, s.Cookie, c.Algorithm, c.Because)
+	name := c.Algorithm.String()
+	if c.Bulk != c.Algorithm {
+		name += ", transfers " + c.Bulk.String()
+	}
+	fmt.Fprintf(w, "%d.%06d %d %s: %s\n", s.AtUs/1e6, s.AtUs%1e6, s.Cookie, name, c.Because)
 }
 
 func printJSON(w io.Writer, s signals.Sample, c congestion.Choice) {
