@@ -27,8 +27,8 @@ enum plait_algorithm {
 struct plait_policy {
 	__u8 algorithm; /* enum plait_algorithm of application-limited traffic, and of all traffic unless bulk differs */
 	__u8 bulk;	/* enum plait_algorithm while the connection is limited by the path and not by the application */
-	__u8 managed;	/* 0: connections stay on the system's default and are only measured */
-	__u8 observed;	/* 1: what is measured is told to the daemon, which says what it would do */
+	__u8 managed;	/* 0: connections stay on the system's default */
+	__u8 observed;	/* 1: they are measured and told to the daemon, which says what it would do */
 	__u32 holdout_ppm; /* share of the connections that stays on the system's default */
 };
 
