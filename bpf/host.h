@@ -48,11 +48,12 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 	if (!skc)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
-	if (!tp || (skc->skc_state != TCP_ESTABLISHED && skc->skc_state != TCP_CLOSE_WAIT))
+	if (!tp)
 		return 0;
 	if (bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return 0;
-	if (plait_pass == PASS_TAKE && on_default(name))
+	/* One end may have closed while all it wrote is still on its way: such a connection is not worth taking, but is given back. */
+	if (plait_pass == PASS_TAKE && (skc->skc_state == TCP_ESTABLISHED || skc->skc_state == TCP_CLOSE_WAIT) && on_default(name))
 		take(tp);
 	else if (plait_pass == PASS_RELEASE && name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5])
 		release(tp);

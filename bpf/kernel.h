@@ -118,6 +118,7 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_ca_state : 5;
+	__u8 icsk_ca_setsockopt : 1;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 };
 

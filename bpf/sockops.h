@@ -62,8 +62,9 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 
 	if (!p || (!p->managed && !p->observed) || daemon_silent())
 		return 1;
-	/* An application that chose a congestion control keeps it. */
-	if (bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) || !on_default(name))
+	/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. */
+	if (BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt) ||
+	    bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) || !on_default(name))
 		return 1;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
@@ -75,7 +76,8 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 		s->kind = SOCK_OBSERVED;
 	else
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
-	bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_STATE_CB_FLAG |
+	/* beside what other programs on this cgroup asked for */
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
 				       (s->kind != SOCK_MANAGED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
 				       (s->kind != SOCK_HOLDOUT ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
 	if (s->kind == SOCK_HOLDOUT)

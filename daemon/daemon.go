@@ -248,6 +248,9 @@ func open(c Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, kernel: k, upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[netip.Prefix]bool{}, compared: time.Now(), every: minSampleEvery}
 	err = d.install(c)
 	if err == nil {
+		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
+	}
+	if err == nil {
 		err = k.hook(c.Cgroup)
 	}
 	if root, rootErr := FindCgroup(); err == nil && rootErr == nil && root == c.Cgroup {

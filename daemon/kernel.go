@@ -47,11 +47,14 @@ type kernel struct {
 	tracing error // why bursts of held-out connections cannot be timed, if they cannot
 }
 
+// errTaken is why a second plait cannot come up.
+var errTaken = fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
+
 // loadKernel loads the programs and registers the congestion control. No socket uses it yet.
 func loadKernel(control bpf.Control) (k *kernel, err error) {
 	_ = rlimit.RemoveMemlock() // before Linux 5.11 BPF memory counts against the limit; later it does no harm
 	if registered() {
-		return nil, fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
+		return nil, errTaken
 	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
@@ -65,16 +68,25 @@ func loadKernel(control bpf.Control) (k *kernel, err error) {
 	if err := spec.Variables["plait_daemon"].Set(control); err != nil {
 		return nil, fmt.Errorf("set the control block: %w", err)
 	}
-	if k.Collection, err = ebpf.NewCollection(spec); err != nil {
+	k.Collection, err = ebpf.NewCollection(spec)
+	if errors.Is(err, unix.EEXIST) {
+		return nil, errTaken // by one that came up meanwhile
+	}
+	if err != nil {
 		return nil, fmt.Errorf("load programs into the kernel: %w", err)
 	}
+	loaded := k // what is returned with an error is nil
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, k.Close())
+			err = errors.Join(err, loaded.Close())
 		}
 	}()
 	if linked {
-		if err := k.attach("congestion control")(link.AttachStructOps(link.StructOpsOptions{Map: k.Maps[bpf.Name]})); err != nil {
+		err := k.attach("congestion control")(link.AttachStructOps(link.StructOpsOptions{Map: k.Maps[bpf.Name]}))
+		if errors.Is(err, unix.EEXIST) {
+			return nil, errTaken
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

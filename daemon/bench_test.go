@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plait.dev/plait/lab/netns"
+)
+
+// cpuNow is what the process of this benchmark, which is sender and receiver, has used. Almost all work of the kernel's on a veth
+// link is done where a packet is sent from, so it is in there; what other programs of the machine use is not.
+func cpuNow(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuOf is what another process has used; the kernel counts it in ticks of 10 ms.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int
+	for _, f := range fields[11:13] { // utime, stime
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// veth joins the host's namespace to another, as two machines on one Ethernet.
+func (h *host) veth(link string) (address, peer string) {
+	h.Helper()
+	peer = h.ns + "-peer"
+	h.ip("netns add " + peer)
+	h.Cleanup(func() { h.ip("netns del " + peer) })
+	h.ip("-n " + h.ns + " link add net0 mtu 1500 type veth peer name net0 mtu 1500 netns " + peer)
+	for i, ns := range []string{h.ns, peer} {
+		h.ip(fmt.Sprintf("-n %s addr add 10.9.0.%d/24 dev net0", ns, i+1))
+		h.ip("-n " + ns + " link set net0 " + link + " up")
+	}
+	for _, ns := range []string{h.ns, peer} { // a link drops what is sent before the kernel has noticed its carrier
+		h.eventually(5*time.Second, "the link is up", func() bool {
+			out, err := exec.Command("ip", "-n", ns, "-br", "link", "show", "net0").Output()
+			return err == nil && strings.Contains(string(out), " UP ")
+		})
+	}
+	h.must(netns.Do(peer, func() error { return os.WriteFile(current, []byte(systemDefault), 0) }))
+	return "10.9.0.1", peer
+}
+
+// bulk sends n bytes from the server to the client as fast as it goes.
+func bulk(b *testing.B, p pair, n int64) (wall, cpu time.Duration) {
+	b.Helper()
+	buffer := make([]byte, 128<<10)
+	begin, used := time.Now(), cpuNow(b)
+	go func() {
+		for left := n; left > 0; left -= int64(len(buffer)) {
+			if _, err := p.server.Write(buffer); err != nil {
+				return // the receiver notices
+			}
+		}
+		_ = p.server.CloseWrite()
+	}()
+	into := make([]byte, 128<<10)
+	got, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ net.Conn }{p.client}, into)
+	if err != nil || got != n {
+		b.Fatalf("%d bytes arrived, %v, want %d", got, err, n)
+	}
+	return time.Since(begin), cpuNow(b) - used
+}
+
+// A transfer at full speed over a veth link, MTU 1500, between two namespaces of this machine, with the kernel's own CUBIC, with
+// plait's CUBIC and with plait's default policy. The three take turns, so that what else the machine does is the same for all.
+// CPU seconds are per GB and those of sender and receiver together; the daemon's own are beside them.
+func BenchmarkThroughput(b *testing.B) {
+	// As a network card that cuts segments of 64 KB into packets: few ACKs.
+	b.Run("segments", func(b *testing.B) { throughput(b, "mtu 1500", 512<<20) })
+	// Every packet by itself, and one ACK for two: the most that plait has to do per byte.
+	b.Run("packets", func(b *testing.B) { throughput(b, "gso_max_segs 1", 128<<20) })
+}
+
+// throughput sends volume bytes, a multiple of what is written at a time, each way.
+func throughput(b *testing.B, link string, volume int64) {
+	h := newHost(b)
+	address, peer := h.veth(link)
+	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, policy: fixed:cubic}", takeAll, portNew))
+	ways := []struct {
+		name, choice, uses string
+		port               int
+		wall, cpu          time.Duration
+	}{
+		{name: "kernel-cubic", choice: "cubic", uses: "cubic", port: portOff},
+		{name: "plait-cubic", uses: "plait", port: portNew},
+		{name: "plait", uses: "plait", port: portMany},
+	}
+	begin := cpuOf(b, p.cmd.Process.Pid)
+	for b.Loop() {
+		for i := range ways {
+			w := &ways[i]
+			c, err := h.connectTo(address, w.port, peer, w.choice)
+			h.must(err)
+			h.uses(w.name, c, w.uses, w.uses)
+			wall, cpu := bulk(b, c, volume)
+			c.close()
+			w.wall, w.cpu = w.wall+wall, w.cpu+cpu
+		}
+	}
+	gb := float64(b.N) * float64(volume) / 1e9
+	for _, w := range ways {
+		b.ReportMetric(w.cpu.Seconds()/gb, w.name+"-cpu-s/GB")
+		b.ReportMetric(gb*8/w.wall.Seconds(), w.name+"-Gbit/s")
+	}
+	b.ReportMetric(ways[1].cpu.Seconds()/ways[0].cpu.Seconds(), "plait-cubic-times-the-cpu")
+	b.ReportMetric(ways[2].cpu.Seconds()/ways[0].cpu.Seconds(), "plait-times-the-cpu")
+	b.ReportMetric((cpuOf(b, p.cmd.Process.Pid)-begin).Seconds()/(2*gb), "daemon-cpu-s/GB")
+	b.ReportMetric(0, "ns/op") // of all three together, it says nothing
+}

@@ -1,0 +1,374 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
+)
+
+// Ports of the servers that rules are for.
+const (
+	portOff  = 5301
+	portNew  = 5302
+	portMany = 5303
+)
+
+const takeAll = "  holdout_percent: 0"
+
+// Which connections plait takes.
+func TestTakes(t *testing.T) {
+	h := newHost(t)
+	before := h.connect(0, "")
+	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portOff))
+	taken := h.connect(0, "")
+	h.uses("new", taken, bpf.Name, bpf.Name)
+	h.transfers("new", taken)
+	h.uses("chosen by the application", h.connect(0, otherChoice), otherChoice, otherChoice)
+	h.uses("the default, chosen by the application", h.connect(0, systemDefault), systemDefault, systemDefault)
+	h.uses("to a port that is off", h.connect(portOff, ""), bpf.Name, systemDefault)
+	h.enter(h.outside)
+	other := h.connect(0, "")
+	h.enter(h.cgroup)
+	h.uses("of another cgroup", other, systemDefault, systemDefault)
+	h.uses("before plait came up on a cgroup", before, systemDefault, systemDefault)
+	c := h.status(p).Counters
+	if c["attached"] != 3 || c["held_out"] != 0 || c["refused"] != 0 {
+		t.Errorf("counters %v, want 3 attached: both ends of one connection, one of another", c)
+	}
+}
+
+// All connections held out: none is taken, all are counted.
+func TestHoldout(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	const n = 20
+	for range n {
+		h.uses("held out", h.connect(0, ""), systemDefault, systemDefault)
+	}
+	if c := h.status(p).Counters; c["attached"] != 0 || c["held_out"] != 2*n {
+		t.Errorf("counters %v, want %d held out", c, 2*n)
+	}
+}
+
+// Bursts of held-out connections are timed: they are what plait is compared with.
+func TestHeldOutBursts(t *testing.T) {
+	rung.Netns(t)
+	mayTrace(t)
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	c := h.connect(0, "")
+	for i := range 20 {
+		h.must(send(c.server, i*1000, 1000))
+		h.must(receive(c.client, i*1000, 1000))
+		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+	}
+	prefixes := h.status(p).Prefixes
+	if len(prefixes) != 1 || prefixes[0].Holdout.Bursts < 15 || prefixes[0].Managed.Bursts != 0 {
+		t.Errorf("%+v, want one prefix with 20 bursts held out", prefixes)
+	}
+}
+
+// In mode off plait does nothing: such connections are not held out from anything.
+func TestOff(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  mode: off")
+	c := h.connect(0, "")
+	h.uses("off", c, systemDefault, systemDefault)
+	h.transfers("off", c)
+	if s := h.status(p); s.Counters["held_out"] != 0 || s.Counters["attached"] != 0 || len(s.Sockets) != 0 || len(s.Prefixes) != 0 {
+		t.Errorf("%+v, want nothing counted and nothing measured", s)
+	}
+}
+
+// In mode observe connections stay as they are and are reported.
+func TestObserve(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  mode: observe\n  policy: fixed:scalable")
+	c := h.connect(0, "")
+	h.transfers("observed", c)
+	h.uses("observed", c, systemDefault, systemDefault)
+	h.eventually(5*time.Second, "the sender is in the daemon's memory, with what would be done", func() bool {
+		return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
+			return s.Local.String() == c.server.LocalAddr().String() && s.Algorithm == systemDefault && s.Wanted == "scalable"
+		})
+	})
+	if counters := h.status(p).Counters; counters["attached"] != 0 {
+		t.Errorf("counters %v, want none attached", counters)
+	}
+}
+
+// After down connections carry on, on the default, and nothing is left.
+func TestDown(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	busy, idle, own, closing := h.connect(0, ""), h.connect(0, ""), h.connect(0, otherChoice), h.connect(0, "")
+	// The server has closed its side, and nobody has read what it wrote: half of it waits to be sent.
+	h.must(closing.server.SetWriteBuffer(8 << 20))
+	h.must(closing.client.SetReadBuffer(64 << 10))
+	const last = 4 << 20
+	h.must(send(closing.server, 0, last))
+	h.must(closing.server.CloseWrite())
+	h.uses("before", busy, bpf.Name, bpf.Name)
+	const before, after = 64 << 20, 8 << 20
+	received := make(chan error, 1)
+	go func() { received <- receive(busy.client, 0, before+after) }()
+	down := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		<-begun
+		_, err := p.Stop(t.Context())
+		down <- err
+	}()
+	h.must(send(busy.server, 0, before/2))
+	close(begun)
+	h.must(send(busy.server, before/2, before/2)) // while it goes down
+	h.must(<-down)
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("the daemon ended with %v: %s", err, &p.said)
+	}
+	h.uses("after down", busy, systemDefault, systemDefault)
+	h.uses("idle, after down", idle, systemDefault, systemDefault)
+	h.uses("chosen by the application", own, otherChoice, otherChoice)
+	h.uses("closed while it sends", closing, systemDefault, systemDefault)
+	h.must(receive(closing.client, 0, last))
+	h.must(send(busy.server, before, after))
+	h.must(<-received)
+	h.transfers("idle, after down", idle)
+	h.uses("new, after down", h.connect(0, ""), systemDefault, systemDefault)
+	h.clean("after down")
+	if _, err := os.Lstat(p.Path()); err == nil {
+		t.Error("the control socket is still there")
+	}
+}
+
+// The daemon is killed while connections are busy: all bytes arrive, and connections return to the default by themselves.
+func TestKilled(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	linked := h.status(p).Linked
+	const connections, chunk = 4, 64 << 10
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	var pairs []pair
+	for range connections {
+		c := h.connect(0, "")
+		h.uses("before", c, bpf.Name, bpf.Name)
+		pairs = append(pairs, c)
+		all.Go(func() {
+			for at := 0; ; at += chunk {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				sent := make(chan error, 1)
+				go func() { sent <- send(c.server, at, chunk) }()
+				if err := receive(c.client, at, chunk); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := <-sent; err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond) // of traffic
+	p.kill()
+	begin := time.Now()
+	if linked {
+		h.eventually(time.Second, "the name is gone from "+available, func() bool { return !registered() })
+	} else {
+		h.Cleanup(func() { h.must(Cleanup()) })
+	}
+	h.uses("new, after the kill", h.connect(0, ""), systemDefault, systemDefault)
+	// The last heartbeat may be as old as beatEvery when the daemon dies, so connections leave a little before stale is over.
+	h.eventually(stale+2*time.Second, "all senders are back on "+systemDefault, func() bool {
+		return !slices.ContainsFunc(pairs, func(c pair) bool { _, server := h.congestion(c); return server != systemDefault })
+	})
+	took := time.Since(begin)
+	t.Logf("back on %s after %.1f s", systemDefault, took.Seconds())
+	if took < stale-2*beatEvery {
+		t.Errorf("back after %v, when a daemon that is only slow may still live", took)
+	}
+	close(stop)
+	all.Wait()
+	for _, c := range pairs {
+		c.close() // receivers, which send nothing, do not notice: they keep the programs
+	}
+	if linked {
+		h.clean("after its connections have ended")
+	}
+}
+
+// A second daemon is refused, and does no harm to the first.
+func TestSecondDaemon(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	programs := h.programs()
+	for name, second := range map[string]struct{ control, says string }{
+		"same control socket":    {p.Path(), "another plait answers there; stop it with plait down"},
+		"another control socket": {filepath.Join(h.dir, "other"), "register congestion control plait: there is one already: another plait is up"},
+	} {
+		_, err := h.try(second.control, "  mode: off")
+		if err == nil || !strings.Contains(err.Error(), second.says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one line with %q in it", name, err, second.says)
+		}
+		if _, err := os.Lstat(filepath.Join(h.dir, "other")); err == nil {
+			t.Errorf("%s: its control socket is left", name)
+		}
+		if now := h.programs(); !slices.Equal(now, programs) {
+			t.Errorf("%s: programs in the kernel are\n%v, before they were\n%v", name, now, programs)
+		}
+		if s := h.status(p); s.PID != p.cmd.Process.Pid || s.Mode != On {
+			t.Errorf("%s: the first one answers %+v", name, s)
+		}
+		h.uses(name+", new", h.connect(0, ""), bpf.Name, bpf.Name)
+		h.uses(name+", open", c, bpf.Name, bpf.Name)
+	}
+	h.transfers("with the first daemon", c)
+}
+
+// Two daemons that start at once both find the name free. One comes up, the other says the same as one that comes later.
+func TestTwoAtOnce(t *testing.T) {
+	h := newHost(t)
+	var all sync.WaitGroup
+	var up [2]*process
+	var refused [2]error
+	for i := range up {
+		all.Go(func() { up[i], refused[i] = h.try(filepath.Join(h.dir, fmt.Sprint("control", i)), takeAll) })
+	}
+	all.Wait()
+	if (up[0] == nil) == (up[1] == nil) {
+		t.Fatalf("want one refused, got %v and %v", refused[0], refused[1])
+	}
+	if up[0] == nil {
+		up[0], refused[1] = up[1], refused[0]
+	}
+	if refused[1].Error() != errTaken.Error() {
+		t.Errorf("refused with %v, want %v", refused[1], errTaken)
+	}
+	h.uses("with the one that is up", h.connect(0, ""), bpf.Name, bpf.Name)
+	h.must(func() error { _, err := up[0].Stop(t.Context()); return err }())
+	h.clean("after down")
+}
+
+// A daemon that cannot listen does not touch the kernel.
+func TestControlUnwritable(t *testing.T) {
+	h := newHost(t)
+	file := filepath.Join(h.dir, "file")
+	h.must(os.WriteFile(file, nil, 0o600))
+	for control, says := range map[string]string{
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory",
+		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
+		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
+		"/proc/sys/net/ipv4/plait.control": "make the control socket: ",
+	} {
+		_, err := h.try(control, takeAll)
+		if err == nil || !strings.HasPrefix(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one line that begins with %q", control, err, says)
+		}
+		h.clean(control)
+	}
+}
+
+// A configuration with mistakes changes nothing; one without is for new connections.
+func TestReload(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	open := h.connect(portNew, "")
+	h.uses("before", open, bpf.Name, bpf.Name)
+	h.write(p.config, p.Path(), fmt.Sprintf("  holdout_percent: 100\n  rules:\n    - {port: %d, mode: of}", portNew))
+	want := p.config + ":7:26: mode: of: expected off?"
+	if err := p.Reload(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("reload with a mistake: got %v, want %s", err, want)
+	}
+	h.uses("after a mistake", h.connect(portNew, ""), bpf.Name, bpf.Name)
+	if s := h.status(p); s.HoldoutPercent != 0 || s.Rules != 0 {
+		t.Errorf("after a mistake the status is %+v, want the old configuration", s)
+	}
+	h.write(p.config, p.Path(), fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
+	h.must(p.Reload())
+	h.uses("with the new rule", h.connect(portNew, ""), bpf.Name, systemDefault)
+	h.uses("open since before the rule", open, bpf.Name, bpf.Name)
+	h.transfers("open since before the rule", open)
+	h.write(p.config, p.Path(), takeAll)
+	h.must(p.Reload())
+	h.uses("without the rule again", h.connect(portNew, ""), bpf.Name, bpf.Name)
+}
+
+// Many short connections: none fails, each end is counted once, and the daemon remembers none of them.
+func TestShortConnections(t *testing.T) {
+	h := newHost(t)
+	const n, workers, holdout = 5000, 8, 0.2
+	p := h.up(fmt.Sprintf("  holdout_percent: %g", holdout*100))
+	begin := time.Now()
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for range n / workers {
+				c, err := h.connectTo(fmt.Sprintf("127.0.0.%d", 2+w), portMany, h.ns, "")
+				if err == nil {
+					err = transfer(c, 100)
+					c.close()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d connections in %.1f s", n, time.Since(begin).Seconds())
+	h.eventually(10*time.Second, "the daemon remembers no connection", func() bool { return len(h.status(p).Sockets) == 0 })
+	c := h.status(p).Counters
+	if ends := uint64(2 * n); c["attached"]+c["held_out"] != ends || c["refused"] != 0 || c["samples_dropped"] != 0 || c["fell_back"] != 0 {
+		t.Errorf("counters %v, want %d attached or held out, and no trouble", c, ends)
+	}
+	// The kernel's random numbers have no seed: four standard deviations, one false alarm in 16,000 runs.
+	mean, deviation := 2*n*holdout, math.Sqrt(2*n*holdout*(1-holdout))
+	if off := math.Abs(float64(c["held_out"]) - mean); off > 4*deviation {
+		t.Errorf("%d held out, want %.0f by %.0f", c["held_out"], mean, 4*deviation)
+	}
+	_, err := p.Stop(t.Context())
+	h.must(err)
+	h.clean("after down")
+}
+
+// Connections of another network namespace in the same cgroup are taken too, and come back by themselves: no pass reaches them.
+func TestOtherNamespace(t *testing.T) {
+	h := newHost(t)
+	other := h.ns + "-2"
+	h.ip("netns add " + other)
+	t.Cleanup(func() { h.ip("netns del " + other) })
+	h.ip("-n " + other + " link set lo up")
+	h.must(netns.Do(other, func() error { return os.WriteFile(current, []byte(systemDefault), 0) }))
+	p := h.up(takeAll)
+	h2 := *h
+	h2.ns = other
+	c := h2.connect(0, "")
+	h.uses("of another namespace", c, bpf.Name, bpf.Name)
+	_, err := p.Stop(t.Context())
+	h.must(err)
+	at := 0
+	h.eventually(stale+2*time.Second, "the sender is back on "+systemDefault, func() bool {
+		h.must(send(c.server, at, 1000))
+		h.must(receive(c.client, at, 1000))
+		at += 1000
+		_, server := h.congestion(c)
+		return server == systemDefault
+	})
+}
