@@ -197,7 +197,7 @@ func TestTooManyRules(t *testing.T) {
 		fmt.Fprintf(&text, "    - port: %d\n", port)
 	}
 	inDirectory(t, text.String())
-	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 64 {
+	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 63 {
 		t.Errorf("62 rules: %v, %d levers, want no error and 63", err, len(c.levers()))
 	}
 	inDirectory(t, text.String()+"    - port: 64\n")
