@@ -70,11 +70,18 @@ func hasStructOpsLink(kernel *btf.Spec) bool {
 
 // The types shared with the C side (abi.h), under the names the rest of plait uses.
 type (
-	Policy   = PlaitPlaitPolicy
-	Choice   = PlaitPlaitChoice
-	Control  = PlaitPlaitControl
-	Prefix   = PlaitPlaitPrefix
-	Latency  = PlaitPlaitLatency
-	Sample   = PlaitPlaitSample
+	// Policy says how connections are treated; the kernel half has a table of them.
+	Policy = PlaitPlaitPolicy
+	// Choice is the daemon's for one socket.
+	Choice = PlaitPlaitChoice
+	// Control is what the daemon keeps current.
+	Control = PlaitPlaitControl
+	// Prefix is a destination, a policy and a group: the key of the comparison.
+	Prefix = PlaitPlaitPrefix
+	// Latency is what is compared.
+	Latency = PlaitPlaitLatency
+	// Sample is one report about a socket.
+	Sample = PlaitPlaitSample
+	// Counters of the kernel half since it was loaded.
 	Counters = PlaitPlaitCounters
 )

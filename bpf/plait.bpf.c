@@ -168,6 +168,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
 	s->kind = SOCK_MANAGED;
 	s->last_una = tp->snd_una;
+	s->cwnd_stamp = tp->snd_cwnd_stamp;
 	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
 	algorithm_init(sk, s);
 }
@@ -260,7 +261,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		return burst_min_tso_segs(tp);
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);
-	window_unused(sk);
+	window_unused(sk, s);
 	return 2;
 }
 

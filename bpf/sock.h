@@ -32,6 +32,7 @@ struct plait_sock {
 	__u32 round_delivered;
 	__u32 prr_delivered;
 	__u32 last_una;
+	__u32 cwnd_stamp;   /* jiffies; snd_cwnd_stamp cannot be written on Linux 6.1 */
 	__u32 restarted_at; /* lsndtime of the idle time last handled */
 	__u32 carried;	    /* most packets in flight that arrived without a loss, of late */
 	__u32 carried_round;

@@ -98,24 +98,27 @@ static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock
 	for (int i = 0; i < 16 && (idle -= rto) > 0 && cwnd > restart; i++)
 		cwnd >>= 1;
 	tp->snd_cwnd = max(cwnd, restart);
-	tp->snd_cwnd_stamp = now;
+	s->cwnd_stamp = now;
 	return true;
 }
 
 /* tcp_cwnd_application_limited(): a window that was not used for an RTO comes half way down to what was (RFC 2861). */
-static __always_inline void window_unused(struct sock *sk)
+static __always_inline void window_unused(struct sock *sk, struct plait_sock *s)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
 	__u32 used = max(tp->snd_cwnd_used, (__u32)TCP_INIT_CWND);
+	__u32 stamp = tp->snd_cwnd_stamp; /* the later of the kernel's and ours */
 
-	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || !rto || (__s32)(now - tp->snd_cwnd_stamp) < (__s32)rto || !restarts_after_idle(sk))
+	if ((__s32)(s->cwnd_stamp - stamp) > 0)
+		stamp = s->cwnd_stamp;
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || !rto || (__s32)(now - stamp) < (__s32)rto || !restarts_after_idle(sk))
 		return;
 	if (ca_state(sk) == TCP_CA_Open && used < tp->snd_cwnd) {
 		tp->snd_ssthresh = remembered_ssthresh(sk, tp);
 		tp->snd_cwnd = (tp->snd_cwnd + used) >> 1;
 	}
-	tp->snd_cwnd_stamp = now;
+	s->cwnd_stamp = now;
 }
 
 /* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above. */

@@ -57,6 +57,7 @@ func policies() map[string]constructor {
 	}
 	all["rtcp"] = all["rtcp:"+defaultTables]
 	all["plait"] = func() (func() Policy, error) { return newPlait, nil }
+	all["plait:aggressive"] = func() (func() Policy, error) { return newAggressive, nil }
 	return all
 }
 

@@ -27,7 +27,7 @@ func TestNewUnknown(t *testing.T) {
 	for _, name := range []string{"", "fixed", "fixed:nope", "rtcp:", "rtcp:../table/thesis-2016", "RTCP"} {
 		_, err := New(name)
 		want := `there is no policy "` + name + `"; there are fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, ` +
-			`fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, plait, rtcp, `
+			`fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, plait, plait:aggressive, rtcp, `
 		if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
 			t.Errorf("got  %v\nwant %s...", err, want)
 		}

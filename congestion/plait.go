@@ -26,9 +26,13 @@ const (
 type plait struct {
 	random, overflow float64 // votes
 	bulk             signals.Algorithm
+	aggressive       bool
 }
 
 func newPlait() Policy { return &plait{bulk: signals.Cubic} }
+
+// newAggressive is plait for whoever may take more than a CUBIC beside it would leave: transfers get BBR whatever they lose.
+func newAggressive() Policy { return &plait{bulk: signals.BBR, aggressive: true} }
 
 // remember counts what a sample's losses say, if they are more than a tenth of a percent and it is known how long the queue was.
 func (p *plait) remember(s signals.Sample) {
@@ -48,6 +52,8 @@ func (p *plait) remember(s signals.Sample) {
 // transfer is the control of transfers. It changes only on evidence.
 func (p *plait) transfer() (signals.Algorithm, string) {
 	switch {
+	case p.aggressive:
+		return signals.BBR, "allow is aggressive"
 	case p.random >= enough && p.random > 2*p.overflow:
 		p.bulk = signals.BBR
 	case p.overflow >= enough && p.overflow > 2*p.random:

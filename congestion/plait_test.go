@@ -39,6 +39,15 @@ func TestPlaitTransfer(t *testing.T) {
 	}
 }
 
+func TestPlaitAggressive(t *testing.T) {
+	p := newAggressive()
+	for range 9 {
+		if got := p.Choose(signals.Sample{Bulk: true, LostBurst: 9, MinRTTUs: 1, RTTAtLossUs: 2}); got.Bulk != signals.BBR {
+			t.Errorf("transfers get %s, want bbr", got.Bulk)
+		}
+	}
+}
+
 // A vote is worth an eighth less with each that follows.
 func TestPlaitMemory(t *testing.T) {
 	p := newPlait().(*plait)

@@ -80,7 +80,7 @@ func DefaultConfig() Config {
 	return Config{
 		Control:    defaultControl,
 		Metrics:    defaultMetrics,
-		Congestion: Lever{Mode: On, Policy: kernelPolicy, HoldoutPercent: 5, Allow: Friendly},
+		Congestion: Lever{Mode: On, Policy: defaultPolicy, HoldoutPercent: 5, Allow: Friendly},
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"plait.dev/plait/congestion"
 )
 
-// kernelPolicy is the policy that needs no help from user space.
-const kernelPolicy = "plait"
+// defaultPolicy is the default, and the one policy of which there is an aggressive form.
+const defaultPolicy = "plait"
 
 // key is one key of a mapping and what takes its value in.
 type key struct {
@@ -144,9 +144,6 @@ func percent(set func(float64)) key {
 // wrongPolicy says what was expected instead of a policy, or nothing.
 func wrongPolicy(name string) string {
 	names := congestion.Names()
-	if !slices.Contains(names, kernelPolicy) {
-		names = append(names, kernelPolicy)
-	}
 	if slices.Contains(names, name) {
 		return ""
 	}

@@ -92,7 +92,7 @@ func TestControl(t *testing.T) {
 // The socket is for root alone.
 func TestControlPermissions(t *testing.T) {
 	path, stop := start(t, &controlled{})
-	defer stop()
+	defer func() { _ = stop() }()
 	for file, want := range map[string]os.FileMode{path: os.ModeSocket | 0o600, filepath.Dir(path): os.ModeDir | 0o755} {
 		if info, err := os.Lstat(file); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", file, info.Mode(), err, want)
@@ -148,11 +148,13 @@ func TestStop(t *testing.T) {
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer sleep.Wait() // not before the end: until then it is a zombie
-	defer sleep.Process.Kill()
+	defer func() { // not before the end: until then it is a zombie
+		_ = sleep.Process.Kill()
+		_ = sleep.Wait()
+	}()
 	c := &controlled{status: Status{PID: sleep.Process.Pid, Default: "cubic"}, stopped: make(chan struct{})}
 	path, stop := start(t, c)
-	defer stop()
+	defer func() { _ = stop() }()
 	if gone(c.status.PID) {
 		t.Error("a sleeping process is said to be gone")
 	}
@@ -161,7 +163,7 @@ func TestStop(t *testing.T) {
 		<-c.stopped
 		time.Sleep(50 * time.Millisecond)
 		killed.Store(true)
-		sleep.Process.Kill()
+		_ = sleep.Process.Kill()
 	}()
 	last, err := Client(path).Stop(t.Context())
 	if err != nil || last.Default != "cubic" || !killed.Load() {
@@ -172,7 +174,7 @@ func TestStop(t *testing.T) {
 func TestStopTakesTooLong(t *testing.T) {
 	c := &controlled{status: Status{PID: os.Getpid()}, stopped: make(chan struct{})}
 	path, stop := start(t, c)
-	defer stop()
+	defer func() { _ = stop() }()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("no patience"))
 	if _, err := Client(path).Stop(ctx); err == nil || !strings.Contains(err.Error(), "is gone: no patience; see what it does with its log") {

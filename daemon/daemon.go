@@ -102,7 +102,11 @@ func fallback() (out [16]uint8, err error) {
 // socket about which nothing is known.
 func compile(l Lever) (policy, error) {
 	p := policy{lever: l, kernel: bpf.Policy{HoldoutPpm: uint32(l.HoldoutPercent * 10000)}}
-	choose, err := congestion.New(l.Policy)
+	name := l.Policy
+	if l.Allow == Aggressive && name == defaultPolicy {
+		name += ":aggressive"
+	}
+	choose, err := congestion.New(name)
 	if err != nil {
 		return p, err
 	}

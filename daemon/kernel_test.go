@@ -187,7 +187,7 @@ func TestExistingConnections(t *testing.T) {
 			return err
 		}
 		defer k.Close()
-		p, err := compile(Lever{Mode: On, Policy: kernelPolicy})
+		p, err := compile(Lever{Mode: On, Policy: defaultPolicy})
 		if err != nil {
 			return err
 		}
