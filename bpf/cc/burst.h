@@ -11,14 +11,15 @@
  *	capacity  <- the lesser of the last two trains' dispersions, if more than before;
  *		     the best dispersion of a burst that lost packets while a queue stood, if less
  *	window     = 5/4 * capacity * minimum RTT + train + 2, and after the first 32 packets of a burst
- *		     not more than what arrives in a minimum RTT and 64 packets, while a queue stands
+ *		     not more than 5/4 of what arrives in a minimum RTT and 64 packets, while a queue stands
+ *	rate       = capacity, and not more than 5/4 of this burst's best dispersion while a queue stands
  *
  * A rate that is too high does no harm where the queue has room for the burst, and on links whose rate changes by the second
- * (cellular) any rate measured is soon wrong: so only an overflow lowers it. What is harmed then, others, is bounded by the 64
+ * (cellular) any rate measured is soon wrong: so only an overflow lowers what is remembered. What is harmed then, others, is bounded by the 64
  * packets. If a burst overflowed although its trains said that there was room (ACKs compressed on the way back), the rate falls
  * to that of the whole burst's arrival, or by a quarter, and grows by no more than 5/4 a burst for the next 8. A loss without a
- * queue says nothing: the window is kept through
- * recovery and after a timeout, and what was lost is paced like the rest. As long as nothing is known, it is slow start.
+ * queue says nothing: the window is kept through recovery and after a timeout, and what was lost is paced like the rest. As
+ * long as nothing is known, it is slow start.
  *
  * Packet trains: Dovrolis, Ramanathan and Moore, Packet-Dispersion Techniques and a Capacity-Estimation Methodology,
  * IEEE/ACM ToN 12(6), 2004.
