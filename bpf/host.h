@@ -63,14 +63,30 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(plait_sendmsg, struct sock *sk)
 {
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	/* a cast alone would leave it a struct sock to the verifier */
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct plait_sock *s;
 
-	if (tp->write_seq != tp->snd_una)
+	if (!tp || tp->write_seq != tp->snd_una)
 		return 0;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
 	if (s && s->kind > SOCK_MANAGED && !s->burst_start_us)
 		burst_begins(tp, s, bpf_ktime_get_ns() / 1000);
+	return 0;
+}
+
+/* Called by tcp_ack() whenever the timer must be set anew, with the last acknowledgement in any case: to stop it. */
+SEC("fentry/tcp_rearm_rto")
+int BPF_PROG(plait_acked, struct sock *sk)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct plait_sock *s;
+
+	if (!tp || !all_acknowledged(tp))
+		return 0;
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+	if (s && s->kind > SOCK_MANAGED && s->burst_start_us)
+		burst_ends((struct sock *)tp, s, bpf_ktime_get_ns() / 1000);
 	return 0;
 }
 

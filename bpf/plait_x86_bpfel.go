@@ -113,6 +113,7 @@ const (
 	PlaitMapPlaitPrefixes         = "plait_prefixes"
 	PlaitMapPlaitSamples          = "plait_samples"
 	PlaitMapPlaitSocks            = "plait_socks"
+	PlaitProgPlaitAcked           = "plait_acked"
 	PlaitProgPlaitCongControl     = "plait_cong_control"
 	PlaitProgPlaitCongControlFlag = "plait_cong_control_flag"
 	PlaitProgPlaitCwndEvent       = "plait_cwnd_event"
@@ -173,6 +174,7 @@ type PlaitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitProgramSpecs struct {
+	PlaitAcked           *ebpf.ProgramSpec `ebpf:"plait_acked"`
 	PlaitCongControl     *ebpf.ProgramSpec `ebpf:"plait_cong_control"`
 	PlaitCongControlFlag *ebpf.ProgramSpec `ebpf:"plait_cong_control_flag"`
 	PlaitCwndEvent       *ebpf.ProgramSpec `ebpf:"plait_cwnd_event"`
@@ -267,6 +269,7 @@ type PlaitVariables struct {
 //
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitPrograms struct {
+	PlaitAcked           *ebpf.Program `ebpf:"plait_acked"`
 	PlaitCongControl     *ebpf.Program `ebpf:"plait_cong_control"`
 	PlaitCongControlFlag *ebpf.Program `ebpf:"plait_cong_control_flag"`
 	PlaitCwndEvent       *ebpf.Program `ebpf:"plait_cwnd_event"`
@@ -284,6 +287,7 @@ type PlaitPrograms struct {
 
 func (p *PlaitPrograms) Close() error {
 	return _PlaitClose(
+		p.PlaitAcked,
 		p.PlaitCongControl,
 		p.PlaitCongControlFlag,
 		p.PlaitCwndEvent,

@@ -78,7 +78,7 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
 	/* beside what other programs on this cgroup asked for */
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
-				       (s->kind != SOCK_MANAGED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
+				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
 				       (s->kind != SOCK_HOLDOUT ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
 	if (s->kind == SOCK_HOLDOUT)
 		count(held_out);
@@ -122,11 +122,7 @@ int plait_sockops(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB) {
 		retransmitted(ctx, s);
 	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) {
-		/* with timestamps every ACK gives a round trip, so the last one of a burst does */
-		if (s->burst_start_us && all_acknowledged(tp))
-			burst_ends(sk, s, bpf_ktime_get_ns() / 1000);
-		if (s->kind == SOCK_OBSERVED)
-			sample_send(sk, s, false);
+		sample_send(sk, s, false); /* once in a round trip */
 	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind != SOCK_HOLDOUT) {
 		sample_send(sk, s, true);
 	}

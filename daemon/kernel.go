@@ -63,7 +63,9 @@ func loadKernel(control bpf.Control) (k *kernel, err error) {
 	k = &kernel{control: control, linked: linked}
 	k.tracing = probeTracing()
 	if k.tracing != nil {
-		delete(spec.Programs, "plait_sendmsg")
+		for _, name := range tracing {
+			delete(spec.Programs, name)
+		}
 	}
 	if err := spec.Variables["plait_daemon"].Set(control); err != nil {
 		return nil, fmt.Errorf("set the control block: %w", err)
@@ -91,8 +93,10 @@ func loadKernel(control bpf.Control) (k *kernel, err error) {
 		}
 	}
 	if k.tracing == nil {
-		if err := k.attach("tracing")(link.AttachTracing(link.TracingOptions{Program: k.Programs["plait_sendmsg"]})); err != nil {
-			return nil, err
+		for _, name := range tracing {
+			if err := k.attach("tracing")(link.AttachTracing(link.TracingOptions{Program: k.Programs[name]})); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if k.samples, err = ringbuf.NewReader(k.Maps["plait_samples"]); err != nil {
@@ -118,13 +122,19 @@ func registered() bool {
 	return slices.Contains(strings.Fields(string(names)), bpf.Name)
 }
 
+// tracing are the programs at the entry of kernel functions: they time the bursts of connections that plait does not control.
+var tracing = []string{"plait_sendmsg", "plait_acked"}
+
 // probeTracing tries whether programs may be put at the entry of kernel functions.
 func probeTracing() error {
 	spec, _, err := bpf.Load()
 	if err != nil {
 		return err
 	}
-	probe := &ebpf.CollectionSpec{Maps: spec.Maps, Programs: map[string]*ebpf.ProgramSpec{"plait_sendmsg": spec.Programs["plait_sendmsg"]}, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
+	probe := &ebpf.CollectionSpec{Maps: spec.Maps, Programs: map[string]*ebpf.ProgramSpec{}, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
+	for _, name := range tracing {
+		probe.Programs[name] = spec.Programs[name]
+	}
 	delete(probe.Maps, bpf.Name)
 	c, err := ebpf.NewCollection(probe)
 	if err != nil {
