@@ -41,6 +41,13 @@ func newNamespace(t *testing.T, suffix string) string {
 		t.Fatalf("make network namespace: %v", err)
 	}
 	t.Cleanup(func() { _ = vnetns.DeleteNamed(name) })
+	// Before there is a device: one that comes up with IPv6 reports its multicast groups at once.
+	err := netns.Do(name, func() error {
+		return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return name
 }
 
@@ -92,7 +99,6 @@ func open(address net.IPNet, peerMAC net.HardwareAddr, peer net.IP) (net.PacketC
 		return nil, err
 	}
 	if err := errors.Join(
-		os.WriteFile("/proc/sys/net/ipv6/conf/access/disable_ipv6", []byte("1"), 0o644),
 		netlink.AddrAdd(device, &netlink.Addr{IPNet: &address}),
 		netlink.NeighSet(&netlink.Neigh{LinkIndex: device.Attrs().Index, IP: peer, HardwareAddr: peerMAC, State: netlink.NUD_PERMANENT}),
 	); err != nil {
@@ -135,7 +141,8 @@ func (p *pair) change(t *testing.T, forward, backward experiment.Direction) {
 	}
 }
 
-// This one is in real time, so a packet may be late; the best of several must not be.
+// This one is in real time, so a packet may be late; on a busy host many are. The best must not be, of five or of as many as it
+// takes to have one in time, up to a hundred.
 func TestEmulatorDelays(t *testing.T) {
 	p := newPair(t)
 	delay := fixed(100, 20, 100)
@@ -143,7 +150,9 @@ func TestEmulatorDelays(t *testing.T) {
 	// 20 ms and the time of 1500 + 14 bytes at 100 Mbit/s, each way.
 	want := 2 * (20*ms + 1514*8*10*time.Nanosecond)
 	best := time.Hour
-	for range 5 {
+	sent := uint64(0)
+	for sent < 5 || best > want+ms && sent < 100 {
+		sent++
 		rtt, ok := p.roundTrip(t, 1500, time.Second)
 		if !ok {
 			t.Fatal("a packet was lost")
@@ -157,7 +166,7 @@ func TestEmulatorDelays(t *testing.T) {
 		t.Errorf("best round trip %v, want %v + 1 ms at most", best, want)
 	}
 	stats, err := p.Stats()
-	if want := (DirectionStats{Packets: 5, Bytes: 5 * 1514}); err != nil || stats["access"] != (Stats{want, want}) {
+	if want := (DirectionStats{Packets: sent, Bytes: sent * 1514}); err != nil || stats["access"] != (Stats{want, want}) {
 		t.Errorf("stats %+v, %v, want %+v in each direction", stats, err, want)
 	}
 }
