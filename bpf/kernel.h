@@ -30,11 +30,9 @@ enum { false = 0, true = 1 };
 /* include/uapi/linux/bpf.h */
 enum { BPF_ANY = 0, BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1 };
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_RB_NO_WAKEUP = 1 };
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
@@ -53,8 +51,8 @@ enum {
 	BPF_SOCK_OPS_RTT_CB_FLAG = 1 << 3,
 };
 enum { SOL_TCP = 6, TCP_CONGESTION = 13 };
-enum { AF_INET = 2, AF_INET6 = 10 };
-enum { TCP_ESTABLISHED = 1, TCP_SYN_SENT = 2, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8 };
+enum { AF_INET6 = 10 };
+enum { TCP_ESTABLISHED = 1, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8 };
 
 /* include/net/tcp.h, include/uapi/linux/tcp.h, include/net/sock.h */
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
@@ -119,7 +117,6 @@ struct inet_connection_sock {
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_ca_setsockopt : 1;
-	const struct tcp_congestion_ops *icsk_ca_ops;
 };
 
 struct minmax_sample {
@@ -141,11 +138,8 @@ struct tcp_sock {
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 write_seq;
-	__u32 high_seq;
 	__u32 mss_cache;
 	__u32 srtt_us; /* << 3 */
-	__u32 mdev_us;
-	__u32 rttvar_us;
 	__u32 packets_out;
 	__u32 retrans_out;
 	__u32 lost_out;
@@ -169,7 +163,6 @@ struct tcp_sock {
 };
 
 struct rate_sample {
-	__u64 prior_mstamp;
 	__u32 prior_delivered;
 	__s32 delivered;
 	long interval_us;
@@ -177,7 +170,6 @@ struct rate_sample {
 	int losses;
 	__u32 acked_sacked;
 	__u32 prior_in_flight;
-	__u32 last_end_seq;
 	bool is_app_limited;
 	bool is_ack_delayed;
 };
@@ -261,6 +253,5 @@ struct bpf_sock_ops {
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define USEC_PER_SEC 1000000ULL
-#define NSEC_PER_SEC 1000000000ULL
 
 #endif

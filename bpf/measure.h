@@ -119,7 +119,6 @@ static __always_inline void burst_begins(const struct tcp_sock *tp, struct plait
 	s->ack_us = 0;
 	s->trains = 0;
 	s->round_losses = 0;
-	s->burst_rtt_max_us = 0;
 }
 
 /* The last byte is acknowledged. */
@@ -199,7 +198,6 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 		__u32 rtt_us = rs->rtt_us;
 
 		s->last_rtt_us = rtt_us;
-		s->burst_rtt_max_us = max(s->burst_rtt_max_us, rtt_us);
 		if (!s->min_rtt_us || rtt_us < s->min_rtt_us)
 			s->min_rtt_us = rtt_us;
 	}

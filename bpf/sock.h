@@ -47,7 +47,6 @@ struct plait_sock {
 	__u32 train_delivered;
 	__u64 train_start_us; /* the ACK from which the dispersion at work is measured */
 	__u32 round_losses; /* packets found lost in this round trip */
-	__u32 burst_rtt_max_us;
 
 	/* What the path has shown. */
 	__u32 min_rtt_us;      /* in the present window of bursts */
