@@ -100,13 +100,24 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	return 0;
 }
 
-/* The minimum of the round trip is one of two windows, so that it ages. */
-static __always_inline void min_rtt_ages(struct plait_sock *s, __u64 now_us)
+/* The minimum of the round trip, and what was carried, are those of two windows, so that they age. */
+static __always_inline void extremes_age(struct plait_sock *s, __u64 now_us)
 {
 	s->min_rtt_past_us = s->min_rtt_us;
 	s->min_rtt_us = 0;
+	s->carried_past = s->carried;
+	s->carried = 0;
 	s->min_rtt_bursts = 0;
 	s->min_rtt_since_us = now_us;
+}
+
+/* A round trip is over: what was in flight in the one before it has arrived, or some of it was found lost. */
+static __always_inline void in_flight_ages(struct plait_sock *s)
+{
+	if (!s->round_losses)
+		s->carried = max(s->carried, s->in_flight_past);
+	s->in_flight_past = s->round_losses ? 0 : s->in_flight;
+	s->in_flight = 0;
 }
 
 /* Everything written so far is acknowledged and a byte is about to leave. */
@@ -128,13 +139,15 @@ static __always_inline void burst_ends(struct sock *sk, struct plait_sock *s, __
 	__u64 latency_us = now_us - s->burst_start_us;
 	__u32 bytes = tp->snd_una - s->burst_seq;
 
+	in_flight_ages(s);
+	in_flight_ages(s); /* nothing is any more */
 	s->burst_start_us = 0;
 	s->idle_since_us = now_us;
 	s->sample.bursts++;
 	s->sample.burst_bytes = bytes;
 	s->sample.burst_latency_us = latency_us;
 	if (++s->min_rtt_bursts >= MIN_RTT_BURSTS)
-		min_rtt_ages(s, now_us);
+		extremes_age(s, now_us);
 	latency_add(sk, s, latency_us, bytes);
 }
 
@@ -175,15 +188,16 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 	if (rs->delivered > 0 && (__s32)(rs->prior_delivered - s->round_delivered) >= 0) {
 		s->round_delivered = tp->delivered;
 		s->round_start = 1;
-		s->carried = max(s->carried_round, s->carried - s->carried / 8);
-		s->carried_round = 0;
+		in_flight_ages(s);
 		s->round_losses = 0;
 		s->rate_Bps = s->rate_round_Bps;
 		s->rate_round_Bps = 0;
 		if (now_us - s->min_rtt_since_us > MIN_RTT_WINDOW_US && s->min_rtt_us)
-			min_rtt_ages(s, now_us);
+			extremes_age(s, now_us);
 	}
 	if (rs->losses > 0) {
+		if (!s->round_losses)
+			s->lost_in_flight = rs->prior_in_flight;
 		s->round_losses += rs->losses;
 		s->sample.rtt_at_loss_us = s->last_rtt_us;
 		/* A connection that was there before has no hook for retransmissions: what one ACK shows as lost is the run. */
@@ -192,7 +206,7 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 		else if (!s->hooked)
 			s->sample.lost_single += rs->losses;
 	} else {
-		s->carried_round = max(s->carried_round, rs->prior_in_flight);
+		s->in_flight = max(s->in_flight, rs->prior_in_flight);
 	}
 	if (rs->rtt_us > 0) {
 		__u32 rtt_us = rs->rtt_us;

@@ -31,10 +31,10 @@ static __always_inline struct plait_sock *plait_sock(struct sock *sk)
 /* Leaving an algorithm whose window has no bound: not more than the path has shown it can carry. */
 static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_sock *s)
 {
-	__u32 carried = max(max(s->carried, s->carried_round), (__u32)TCP_INIT_CWND);
+	__u32 packets = max(carried(s), (__u32)TCP_INIT_CWND);
 
-	tp->snd_cwnd = min(tp->snd_cwnd, carried);
-	tp->snd_ssthresh = min(tp->snd_ssthresh, carried);
+	tp->snd_cwnd = min(tp->snd_cwnd, packets);
+	tp->snd_ssthresh = min(tp->snd_ssthresh, packets);
 }
 
 static __always_inline bool unbounded(__u8 algorithm)

@@ -34,8 +34,11 @@ struct plait_sock {
 	__u32 last_una;
 	__u32 cwnd_stamp;   /* jiffies; snd_cwnd_stamp cannot be written on Linux 6.1 */
 	__u32 restarted_at; /* lsndtime of the idle time last handled */
-	__u32 carried;	    /* most packets in flight that arrived without a loss, of late */
-	__u32 carried_round;
+	__u32 carried;	    /* most packets in flight that arrived without a loss, in the present window of bursts */
+	__u32 carried_past; /* in the one before */
+	__u32 in_flight;    /* most in flight in this round */
+	__u32 in_flight_past; /* in the one before: whether all of them arrived, the end of this one tells */
+	__u32 lost_in_flight; /* most in flight in a round trip until packets were found lost */
 	__u32 burst_rounds;
 
 	/* The burst in flight: from the first byte written after everything was acknowledged. */
@@ -153,6 +156,12 @@ static __always_inline __u32 min_rtt_us(const struct plait_sock *s)
 	if (!s->min_rtt_past_us)
 		return s->min_rtt_us;
 	return min(s->min_rtt_us, s->min_rtt_past_us);
+}
+
+/* The most packets in flight that have lately arrived without a loss. */
+static __always_inline __u32 carried(const struct plait_sock *s)
+{
+	return max(s->carried, s->carried_past);
 }
 
 /* The daemon has been silent for so long that the host must be as if plait were not there. */

@@ -10,8 +10,13 @@ const (
 	// randomLoss is the share of lost segments above which CUBIC's window, at least Reno's 1.2 / sqrt(share) packets (RFC 9438,
 	// section 4.3), does not fill a path of some 40 packets any more.
 	randomLoss = 0.001
-	// standingQueue is the round trip at a loss, against the least one, from which on the loss is taken for an overflow.
-	standingQueue = 1.25
+	// queueShare and queueMinUs are what a round trip must exceed the least one by, as a share of it and in any case, to show a
+	// queue: less is timing noise of hosts. burst asks the same (BURST_QUEUE_SHIFT, bpf/cc/burst.h).
+	queueShare, queueMinUs = 1.0 / 16, 2000.0
+	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with.
+	burstQueueShare = 3.0 / 16
+	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
+	full = 0.5
 	// enough is how many samples with losses must speak for a control before transfers get it.
 	enough = 3
 	// memory is how many samples with losses count: each takes an eighth of a vote from those before. One overflow, however many
@@ -20,11 +25,12 @@ const (
 )
 
 // plait chooses by what the connection is limited by. While it is the application, burst. While it is the path, the losses say
-// which control fits: if the queue stands when packets are lost, the losses are its overflow and CUBIC shares it fairly; if it
-// does not, they are the link's, and BBR, which does not take them for congestion, keeps the rate. Losses count from the
-// first burst on, so that a transfer starts with what suits its path.
+// which control fits. A queue loses packets when it is full, so overflows come when the round trip is near its longest, however
+// short the queue: CUBIC shares it fairly. The link's losses come at any round trip: BBR, which does not take them for
+// congestion, keeps the rate. Losses count from the first burst on, so that a transfer starts with what suits its path.
 type plait struct {
 	random, overflow float64 // votes
+	queueUs          float64 // longest queue at a loss, of late
 	bulk             signals.Algorithm
 	aggressive       bool
 }
@@ -40,9 +46,15 @@ func (p *plait) remember(s signals.Sample) {
 	if float64(lost) <= randomLoss*float64(s.Delivered+lost) || s.RTTAtLossUs == 0 || s.MinRTTUs == 0 {
 		return
 	}
+	queueUs := float64(s.RTTAtLossUs) - float64(s.MinRTTUs)
+	p.queueUs = max(queueUs, p.queueUs-p.queueUs/memory)
 	p.random -= p.random / memory
 	p.overflow -= p.overflow / memory
-	if float64(s.RTTAtLossUs) < standingQueue*float64(s.MinRTTUs) {
+	share := burstQueueShare
+	if s.Bulk {
+		share = queueShare
+	}
+	if queueUs < max(full*p.queueUs, share*float64(s.MinRTTUs), queueMinUs) {
 		p.random++
 	} else {
 		p.overflow++
@@ -59,7 +71,7 @@ func (p *plait) transfer() (signals.Algorithm, string) {
 	case p.overflow >= enough && p.overflow > 2*p.random:
 		p.bulk = signals.Cubic
 	}
-	return p.bulk, fmt.Sprintf("of the last samples with losses %.1f were without a queue and %.1f with one", p.random, p.overflow)
+	return p.bulk, fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", p.random, p.overflow)
 }
 
 // Choose implements Policy.

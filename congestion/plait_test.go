@@ -8,8 +8,11 @@ import (
 
 // What transfers get follows from where packets were lost, and only from enough of them.
 func TestPlaitTransfer(t *testing.T) {
-	random := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 124_000}
-	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 125_000}
+	random := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 106_000}
+	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 107_000}
+	deep := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 200_000}
+	inBetween := signals.Sample{Bulk: true, Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 120_000}
+	burst := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
 	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 100_000}
 	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
@@ -21,9 +24,14 @@ func TestPlaitTransfer(t *testing.T) {
 		{"clean", []signals.Sample{clean, clean, clean, clean}, signals.Cubic},
 		{"lost at random, three times", []signals.Sample{random, random, random}, signals.Cubic}, // 7/8 and 49/64 of a vote are left
 		{"four times", []signals.Sample{random, random, random, random}, signals.BBR},
+		{"four times behind the queue of a burst", []signals.Sample{burst, burst, burst, burst}, signals.BBR},
 		{"with none lost between", []signals.Sample{random, random, clean, clean, random, random}, signals.BBR},
 		{"stays", []signals.Sample{random, random, random, random, clean, clean, clean, clean}, signals.BBR},
 		{"comes back", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow, overflow, overflow}, signals.Cubic},
+		{"a short queue that is full each time", []signals.Sample{inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
+		{"in a long queue that is not full", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween}, signals.BBR},
+		{"a queue shorter than the one before", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween,
+			inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"both", []signals.Sample{random, overflow, random, overflow, random, overflow, random, overflow}, signals.Cubic},
 		{"less than one in a thousand", []signals.Sample{few, few, few, few, few, few}, signals.Cubic},
 		{"no round trip known", []signals.Sample{{Delivered: 90, LostSingle: 10}}, signals.Cubic},
@@ -52,7 +60,7 @@ func TestPlaitAggressive(t *testing.T) {
 func TestPlaitMemory(t *testing.T) {
 	p := newPlait().(*plait)
 	p.Choose(signals.Sample{LostSingle: 8, MinRTTUs: 1, RTTAtLossUs: 1})
-	p.Choose(signals.Sample{LostBurst: 8, MinRTTUs: 1, RTTAtLossUs: 2})
+	p.Choose(signals.Sample{LostBurst: 8, MinRTTUs: 1, RTTAtLossUs: 2001})
 	if p.random != 0.875 || p.overflow != 1 {
 		t.Errorf("votes %g and %g, want 0.875 and 1", p.random, p.overflow)
 	}

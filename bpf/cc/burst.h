@@ -16,8 +16,9 @@
  *
  * A rate that is too high does no harm where the queue has room for the burst, and on links whose rate changes by the second
  * (cellular) any rate measured is soon wrong: so only an overflow lowers what is remembered. What is harmed then, others, is bounded by the 64
- * packets. If a burst overflowed although its trains said that there was room (ACKs compressed on the way back), the rate falls
- * to that of the whole burst's arrival, or by a quarter, and grows by no more than 5/4 a burst for the next 8. A loss without a
+ * packets. If a burst overflowed although its trains said that there was room (ACKs compressed on the way back), with more in
+ * flight than has lately arrived without a loss, the rate falls to that of the whole burst's arrival, or by a quarter, and
+ * grows by no more than 5/4 a burst for the next 8. A loss without a
  * queue says nothing: the window is kept through recovery and after a timeout, and what was lost is paced like the rest. As
  * long as nothing is known, it is slow start.
  *
@@ -108,6 +109,8 @@ static __always_inline void burst_learn_overflow(const struct tcp_sock *tp, stru
 		b->capacity_Bps = b->best_Bps;
 		return;
 	}
+	if (s->lost_in_flight <= carried(s))
+		return; /* as many have lately arrived: it was no queue that lost them */
 	b->capacity_Bps = min(burst_arrival_Bps(tp, s), b->capacity_Bps - (b->capacity_Bps >> 2));
 	b->distrust = BURST_DISTRUST;
 }
