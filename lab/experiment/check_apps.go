@@ -19,7 +19,7 @@ type appKeys struct {
 var keysByType = []appKeys{
 	{"download", nil, []string{"protocol", "congestion", "min_subflows", "bytes", "connections", "server", "client"}},
 	{"stream", []string{"rate_mbps"}, []string{"protocol", "congestion", "min_subflows"}},
-	{"bursts", []string{"bytes", "gap_ms", "count"}, []string{"protocol", "congestion", "min_subflows", "warmup", "open_loop"}},
+	{"bursts", []string{"bytes", "gap_ms", "count"}, []string{"protocol", "congestion", "min_subflows", "more_bytes", "warmup", "open_loop"}},
 	{"ping", []string{"gap_ms", "count"}, nil},
 	{"command", []string{"client_command"}, []string{"protocol", "min_subflows", "server_command", "results"}},
 }

@@ -31,12 +31,14 @@ var packages = []string{
 	"iproute2", "ethtool", "iputils-ping", "procps", "kmod", "less", "nftables", // the host's own tools
 	"frr", "lksctp-tools", "mptcpize", // routing and transports
 	"nginx-light", "curl", "iperf3", "tcpdump", "bpftool", // traffic and a look at it
+	"bpftune", // the other program that chooses congestion controls, to compare with
 }
 
 const (
 	rootFile    = "root.cpio"
 	kernelFile  = "vmlinuz"
 	digestFile  = "sha256"
+	recipeFile  = "recipe"
 	freeDiskMin = 2 << 30 // bytes: the archive, the tree made of it, and one saved state
 )
 
@@ -48,11 +50,18 @@ type Image struct {
 	Digest string
 }
 
-// Find returns the image of a kernel generation if it is in the cache directory.
+// Find returns the image of a kernel generation if it is in the cache directory, made as this version makes it.
 func Find(cache, kernel string) (Image, bool) {
 	dir := filepath.Join(cache, "image", kernel)
 	digest, err := os.ReadFile(filepath.Join(dir, digestFile))
-	return Image{filepath.Join(dir, kernelFile), filepath.Join(dir, rootFile), strings.TrimSpace(string(digest))}, err == nil
+	made, recipeErr := os.ReadFile(filepath.Join(dir, recipeFile))
+	return Image{filepath.Join(dir, kernelFile), filepath.Join(dir, rootFile), strings.TrimSpace(string(digest))},
+		err == nil && recipeErr == nil && string(made) == recipe(kernel)
+}
+
+// recipe is what an image is made by. One made by another lacks what newer experiments need.
+func recipe(kernel string) string {
+	return strings.Join(mmdebstrapArguments(kernel, "root.tar"), "\n") + "\n"
 }
 
 // mmdebstrapArguments for a kernel generation. Its own suite is the source of everything but the kernel.
@@ -105,7 +114,7 @@ func Build(ctx context.Context, cache, kernel string) (Image, error) {
 	if err := pack(archive, temp); err != nil {
 		return Image{}, fmt.Errorf("make image: %w", err)
 	}
-	if err := errors.Join(os.Remove(archive), os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(temp, recipeFile), []byte(recipe(kernel)), 0o644), os.Remove(archive), os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
 		return Image{}, err
 	}
 	image, _ := Find(cache, kernel)

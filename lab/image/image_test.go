@@ -42,8 +42,10 @@ func TestBuildFails(t *testing.T) {
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(old, digestFile), []byte("abc\n"), 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{digestFile: "abc\n", recipeFile: recipe("6.12")} {
+		if err := os.WriteFile(filepath.Join(old, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := Build(context.Background(), cache, "6.12"); err == nil || !strings.Contains(err.Error(), "no network") {
 		t.Errorf("error %v", err)
@@ -53,5 +55,12 @@ func TestBuildFails(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Join(cache, "image")); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
+	}
+	// An image of another version, which may lack programs, is none.
+	if err := os.WriteFile(filepath.Join(old, recipeFile), []byte(recipe("6.1")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := Find(cache, "6.12"); ok {
+		t.Error("an image made by another recipe was found")
 	}
 }

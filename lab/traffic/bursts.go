@@ -3,24 +3,29 @@ package traffic
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"plait.dev/plait/lab/result"
 )
 
-// ledger follows bursts through the byte stream: burst i, from 0, is the bytes from i*size to (i+1)*size. Times are since
-// Clock.Origin.
+// ledger follows bursts through the byte stream, in which they follow each other. Times are since Clock.Origin.
 type ledger struct {
-	size  int64
-	meter *meter // told when data is due
+	sizes []int64 // in turn
+	meter *meter  // told when data is due
 
 	mu    sync.Mutex
 	got   int64
+	begun int64           // bytes of the bursts of which some is there
+	ended int64           // bytes of those of which all is
 	due   []time.Duration // when each burst was sent, or should have been
 	first []time.Duration // when its first byte was there
 	last  []time.Duration // when its last byte was there
 }
+
+// size of burst i, from 0.
+func (l *ledger) size(i int) int64 { return l.sizes[i%len(l.sizes)] }
 
 // send records a burst about to be written.
 func (l *ledger) send(due time.Duration) {
@@ -35,10 +40,12 @@ func (l *ledger) receive(at time.Duration, n int) (complete int, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.got += int64(n)
-	for int64(len(l.first))*l.size < l.got {
+	for l.begun < l.got {
+		l.begun += l.size(len(l.first))
 		l.first = append(l.first, at)
 	}
-	for int64(len(l.last)+1)*l.size <= l.got {
+	for l.ended+l.size(len(l.last)) <= l.got {
+		l.ended += l.size(len(l.last))
 		l.last = append(l.last, at)
 	}
 	idle = len(l.last) == len(l.due)
@@ -95,7 +102,7 @@ func (r *run) runBursts(ctx context.Context, l *ledger, write func(bytes int64) 
 			sent = r.since()
 		}
 		l.send(sent)
-		if err := write(l.size); err != nil {
+		if err := write(l.size(i)); err != nil {
 			return err
 		}
 		due += milliseconds(r.app.GapMs)
@@ -137,10 +144,11 @@ func (l *ledger) transfer(ctx context.Context, r *run) (time.Duration, error) {
 
 // bursts sends count bursts of bytes on one connection.
 func bursts(ctx context.Context, r *run) (*Outcome, error) {
-	if r.app.Bytes <= 0 || r.app.Count <= 0 {
-		return nil, errors.New("start bursts: bytes and count must be greater than 0")
+	sizes := append([]int64{r.app.Bytes}, r.app.MoreBytes...)
+	if slices.Min(sizes) <= 0 || r.app.Count <= 0 {
+		return nil, errors.New("start bursts: bytes, more_bytes and count must be greater than 0")
 	}
-	l := &ledger{size: r.app.Bytes, meter: r.meter}
+	l := &ledger{sizes: sizes, meter: r.meter}
 	took, err := l.transfer(ctx, r)
 	if err != nil && ctx.Err() == nil {
 		return nil, err

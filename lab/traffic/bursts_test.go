@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func newLedger(size int64) *ledger { return &ledger{size: size, meter: newMeter(0, tick)} }
+func newLedger(sizes ...int64) *ledger { return &ledger{sizes: sizes, meter: newMeter(0, tick)} }
 
 func TestLedgerTimesBursts(t *testing.T) {
 	l := newLedger(1000)
@@ -30,6 +30,25 @@ func TestLedgerTimesBursts(t *testing.T) {
 		t.Errorf("%s %v, want %v", out.Samples[0].Name, out.Samples[0].Values, want)
 	}
 	if want := []float64{70, 60, 100}; !slices.Equal(out.Samples[1].Values, want) {
+		t.Errorf("%s %v, want %v", out.Samples[1].Name, out.Samples[1].Values, want)
+	}
+}
+
+// One read may hold several bursts, of several sizes.
+func TestLedgerSizesInTurn(t *testing.T) {
+	l := newLedger(100, 1000)
+	for i := range 4 {
+		l.send(at(10 * i))
+	}
+	if complete, idle := l.receive(at(50), 1150); complete != 2 || idle {
+		t.Errorf("%d complete, idle %v", complete, idle)
+	}
+	if complete, idle := l.receive(at(60), 1050); complete != 4 || !idle {
+		t.Errorf("%d complete, idle %v", complete, idle)
+	}
+	out := &Outcome{Metrics: map[string]float64{}}
+	l.outcome(0, at(60), out)
+	if want := []float64{50, 40, 40, 30}; !slices.Equal(out.Samples[1].Values, want) {
 		t.Errorf("%s %v, want %v", out.Samples[1].Name, out.Samples[1].Values, want)
 	}
 }
