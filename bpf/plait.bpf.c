@@ -57,7 +57,7 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 	return 0;
 }
 
-/* The daemon is gone or wants it: the socket leaves for the system's default, which keeps its window. */
+/* The daemon is gone, or plait has no more to do with it: the socket leaves for the system's default, which keeps its window. */
 static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 {
 	if (!sk)
@@ -76,16 +76,17 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 /* What the daemon, or else the policy, wants for this socket now. */
 static __noinline int choose(struct sock *sk, struct plait_sock *s)
 {
-	struct plait_choice *c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
+	struct plait_choice *c;
 	__u8 want;
 
+	if (outdated(s) && !revise(sk, s))
+		return fall_back(sk, s);
+	c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
 	if (c) {
 		s->wanted = c->algorithm;
 		s->wanted_bulk = c->bulk;
 	}
 	want = s->bulk ? s->wanted_bulk : s->wanted;
-	if (want == PLAIT_DEFAULT)
-		return fall_back(sk, s);
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
 	return 0;
@@ -160,8 +161,10 @@ void BPF_PROG(plait_init, struct sock *sk)
 
 	if (!s)
 		return;
-	if (!s->cookie) /* the application, or a pass over all sockets, set plait: no helper gives the cookie here */
+	if (!s->cookie) { /* the application set plait: no helper gives the cookie here */
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
+		s->asked = 1;
+	}
 	index = s->policy;
 	p = bpf_map_lookup_elem(&plait_policies, &index);
 	s->wanted = p ? p->algorithm : PLAIT_BURST;

@@ -26,6 +26,9 @@ type PlaitPlaitControl struct {
 	StaleNs     uint64
 	SampleNs    uint64
 	Fallback    [16]uint8
+	Cgroup      uint64
+	Generation  uint32
+	Comparison  uint32
 }
 
 type PlaitPlaitCounters struct {
@@ -99,6 +102,8 @@ type PlaitPlaitSample struct {
 	Policy             uint8
 	Closed             uint8
 	Flow               PlaitPlaitFlow
+	Generation         uint32
+	Pad                uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -111,6 +116,7 @@ const (
 	PlaitMapPlaitPolicies         = "plait_policies"
 	PlaitMapPlaitPorts            = "plait_ports"
 	PlaitMapPlaitPrefixes         = "plait_prefixes"
+	PlaitMapPlaitReverted         = "plait_reverted"
 	PlaitMapPlaitSamples          = "plait_samples"
 	PlaitMapPlaitSocks            = "plait_socks"
 	PlaitProgPlaitAcked           = "plait_acked"
@@ -200,6 +206,7 @@ type PlaitMapSpecs struct {
 	PlaitPolicies  *ebpf.MapSpec `ebpf:"plait_policies"`
 	PlaitPorts     *ebpf.MapSpec `ebpf:"plait_ports"`
 	PlaitPrefixes  *ebpf.MapSpec `ebpf:"plait_prefixes"`
+	PlaitReverted  *ebpf.MapSpec `ebpf:"plait_reverted"`
 	PlaitSamples   *ebpf.MapSpec `ebpf:"plait_samples"`
 	PlaitSocks     *ebpf.MapSpec `ebpf:"plait_socks"`
 }
@@ -239,6 +246,7 @@ type PlaitMaps struct {
 	PlaitPolicies  *ebpf.Map `ebpf:"plait_policies"`
 	PlaitPorts     *ebpf.Map `ebpf:"plait_ports"`
 	PlaitPrefixes  *ebpf.Map `ebpf:"plait_prefixes"`
+	PlaitReverted  *ebpf.Map `ebpf:"plait_reverted"`
 	PlaitSamples   *ebpf.Map `ebpf:"plait_samples"`
 	PlaitSocks     *ebpf.Map `ebpf:"plait_socks"`
 }
@@ -251,6 +259,7 @@ func (m *PlaitMaps) Close() error {
 		m.PlaitPolicies,
 		m.PlaitPorts,
 		m.PlaitPrefixes,
+		m.PlaitReverted,
 		m.PlaitSamples,
 		m.PlaitSocks,
 	)

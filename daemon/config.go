@@ -15,9 +15,8 @@ const (
 	metricsOff        = "off"
 )
 
-// maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else and
-// the one for what was given back.
-const maxRules = 62
+// maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else.
+const maxRules = 63
 
 // maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
 const maxControlBytes = 107

@@ -197,11 +197,11 @@ func TestTooManyRules(t *testing.T) {
 		fmt.Fprintf(&text, "    - port: %d\n", port)
 	}
 	inDirectory(t, text.String())
-	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 63 {
-		t.Errorf("62 rules: %v, %d levers, want no error and 63", err, len(c.levers()))
+	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 64 {
+		t.Errorf("63 rules: %v, %d levers, want no error and 64", err, len(c.levers()))
 	}
-	inDirectory(t, text.String()+"    - port: 64\n")
-	want := "plait.yaml:65:7: rules: 63: expected at most 62"
+	inDirectory(t, text.String()+"    - port: 65\n")
+	want := "plait.yaml:66:7: rules: 64: expected at most 63"
 	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
 		t.Errorf("64 rules: got %v, want %s", err, want)
 	}

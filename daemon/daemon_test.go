@@ -13,7 +13,6 @@ import (
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
-	"plait.dev/plait/lab/netns"
 )
 
 // Ports of the servers that rules are for.
@@ -28,7 +27,10 @@ const takeAll = "  holdout_percent: 0"
 // Which connections plait takes.
 func TestTakes(t *testing.T) {
 	h := newHost(t)
-	before := h.connect(0, "")
+	before, chosenBefore := h.connect(0, ""), h.connect(0, otherChoice)
+	h.enter(h.outside)
+	otherBefore := h.connect(0, "")
+	h.enter(h.cgroup)
 	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portOff))
 	taken := h.connect(0, "")
 	h.uses("new", taken, bpf.Name, bpf.Name)
@@ -40,10 +42,12 @@ func TestTakes(t *testing.T) {
 	other := h.connect(0, "")
 	h.enter(h.cgroup)
 	h.uses("of another cgroup", other, systemDefault, systemDefault)
-	h.uses("before plait came up on a cgroup", before, systemDefault, systemDefault)
+	h.uses("before plait came up", before, bpf.Name, bpf.Name)
+	h.uses("chosen by the application before plait came up", chosenBefore, otherChoice, otherChoice)
+	h.uses("of another cgroup, before plait came up", otherBefore, systemDefault, systemDefault)
 	c := h.status(p).Counters
-	if c["attached"] != 3 || c["held_out"] != 0 || c["refused"] != 0 {
-		t.Errorf("counters %v, want 3 attached: both ends of one connection, one of another", c)
+	if c["attached"] != 5 || c["held_out"] != 0 || c["refused"] != 0 {
+		t.Errorf("counters %v, want 5 attached: both ends of two connections, one of another", c)
 	}
 }
 
@@ -284,31 +288,6 @@ func TestControlUnwritable(t *testing.T) {
 	}
 }
 
-// A configuration with mistakes changes nothing; one without is for new connections.
-func TestReload(t *testing.T) {
-	h := newHost(t)
-	p := h.up(takeAll)
-	open := h.connect(portNew, "")
-	h.uses("before", open, bpf.Name, bpf.Name)
-	h.write(p.config, p.Path(), fmt.Sprintf("  holdout_percent: 100\n  rules:\n    - {port: %d, mode: of}", portNew))
-	want := p.config + ":7:26: mode: of: expected off?"
-	if err := p.Reload(); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("reload with a mistake: got %v, want %s", err, want)
-	}
-	h.uses("after a mistake", h.connect(portNew, ""), bpf.Name, bpf.Name)
-	if s := h.status(p); s.HoldoutPercent != 0 || s.Rules != 0 {
-		t.Errorf("after a mistake the status is %+v, want the old configuration", s)
-	}
-	h.write(p.config, p.Path(), fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
-	h.must(p.Reload())
-	h.uses("with the new rule", h.connect(portNew, ""), bpf.Name, systemDefault)
-	h.uses("open since before the rule", open, bpf.Name, bpf.Name)
-	h.transfers("open since before the rule", open)
-	h.write(p.config, p.Path(), takeAll)
-	h.must(p.Reload())
-	h.uses("without the rule again", h.connect(portNew, ""), bpf.Name, bpf.Name)
-}
-
 // Many short connections: none fails, each end is counted once, and the daemon remembers none of them.
 func TestShortConnections(t *testing.T) {
 	h := newHost(t)
@@ -351,15 +330,9 @@ func TestShortConnections(t *testing.T) {
 // Connections of another network namespace in the same cgroup are taken too, and come back by themselves: no pass reaches them.
 func TestOtherNamespace(t *testing.T) {
 	h := newHost(t)
-	other := h.ns + "-2"
-	h.ip("netns add " + other)
-	t.Cleanup(func() { h.ip("netns del " + other) })
-	h.ip("-n " + other + " link set lo up")
-	h.must(netns.Do(other, func() error { return os.WriteFile(current, []byte(systemDefault), 0) }))
+	other := h.second()
 	p := h.up(takeAll)
-	h2 := *h
-	h2.ns = other
-	c := h2.connect(0, "")
+	c := other.connect(0, "")
 	h.uses("of another namespace", c, bpf.Name, bpf.Name)
 	_, err := p.Stop(t.Context())
 	h.must(err)

@@ -96,6 +96,18 @@ func newHost(tb testing.TB) *host {
 	return h
 }
 
+// second is the same host with another network namespace.
+func (h *host) second() *host {
+	h.Helper()
+	other := *h
+	other.ns += "-2"
+	h.ip("netns add " + other.ns)
+	h.Cleanup(func() { h.ip("netns del " + other.ns) })
+	h.ip("-n " + other.ns + " link set lo up")
+	other.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
+	return &other
+}
+
 func (h *host) must(err error) {
 	h.Helper()
 	if err != nil {

@@ -68,6 +68,8 @@ type PrefixStatus struct {
 	Difference Comparison   `json:"difference"`
 	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
 	Reverted bool `json:"reverted"`
+
+	destination destination
 }
 
 // SocketStatus is what the daemon knows of one connection and why it uses what it uses.
