@@ -176,6 +176,16 @@ void BPF_PROG(plait_init, struct sock *sk)
 	algorithm_init(sk, s);
 }
 
+/* The connection ends, or leaves for another congestion control. */
+SEC("struct_ops")
+void BPF_PROG(plait_release, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (s)
+		sample_send(sk, s, true);
+}
+
 SEC("struct_ops")
 __u32 BPF_PROG(plait_ssthresh, struct sock *sk)
 {
@@ -279,6 +289,7 @@ __u32 BPF_PROG(plait_sndbuf_expand, struct sock *sk)
 SEC(".struct_ops.link")
 struct tcp_congestion_ops plait = {
 	.init = (void *)plait_init,
+	.release = (void *)plait_release,
 	.ssthresh = (void *)plait_ssthresh,
 	.cong_control = (void *)plait_cong_control,
 	.set_state = (void *)plait_set_state,

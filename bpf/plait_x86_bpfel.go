@@ -126,6 +126,7 @@ const (
 	PlaitProgPlaitInit            = "plait_init"
 	PlaitProgPlaitMinTsoSegs      = "plait_min_tso_segs"
 	PlaitProgPlaitPktsAcked       = "plait_pkts_acked"
+	PlaitProgPlaitRelease         = "plait_release"
 	PlaitProgPlaitSendmsg         = "plait_sendmsg"
 	PlaitProgPlaitSetState        = "plait_set_state"
 	PlaitProgPlaitSndbufExpand    = "plait_sndbuf_expand"
@@ -187,6 +188,7 @@ type PlaitProgramSpecs struct {
 	PlaitInit            *ebpf.ProgramSpec `ebpf:"plait_init"`
 	PlaitMinTsoSegs      *ebpf.ProgramSpec `ebpf:"plait_min_tso_segs"`
 	PlaitPktsAcked       *ebpf.ProgramSpec `ebpf:"plait_pkts_acked"`
+	PlaitRelease         *ebpf.ProgramSpec `ebpf:"plait_release"`
 	PlaitSendmsg         *ebpf.ProgramSpec `ebpf:"plait_sendmsg"`
 	PlaitSetState        *ebpf.ProgramSpec `ebpf:"plait_set_state"`
 	PlaitSndbufExpand    *ebpf.ProgramSpec `ebpf:"plait_sndbuf_expand"`
@@ -285,6 +287,7 @@ type PlaitPrograms struct {
 	PlaitInit            *ebpf.Program `ebpf:"plait_init"`
 	PlaitMinTsoSegs      *ebpf.Program `ebpf:"plait_min_tso_segs"`
 	PlaitPktsAcked       *ebpf.Program `ebpf:"plait_pkts_acked"`
+	PlaitRelease         *ebpf.Program `ebpf:"plait_release"`
 	PlaitSendmsg         *ebpf.Program `ebpf:"plait_sendmsg"`
 	PlaitSetState        *ebpf.Program `ebpf:"plait_set_state"`
 	PlaitSndbufExpand    *ebpf.Program `ebpf:"plait_sndbuf_expand"`
@@ -303,6 +306,7 @@ func (p *PlaitPrograms) Close() error {
 		p.PlaitInit,
 		p.PlaitMinTsoSegs,
 		p.PlaitPktsAcked,
+		p.PlaitRelease,
 		p.PlaitSendmsg,
 		p.PlaitSetState,
 		p.PlaitSndbufExpand,

@@ -43,8 +43,8 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
 	s->hooked = s->kind != SOCK_HOLDOUT;
 	/* beside what other programs on this cgroup asked for */
-	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
-				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
+				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG : 0) |
 				       (s->hooked ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
 	if (s->kind == SOCK_HOLDOUT)
 		count(held_out);
@@ -90,8 +90,8 @@ int plait_sockops(struct bpf_sock_ops *ctx)
 	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) { /* once in a round trip */
 		if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s)))
 			sample_send(sk, s, false);
-	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind != SOCK_HOLDOUT) {
-		sample_send(sk, s, true);
+	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind == SOCK_OBSERVED) {
+		sample_send(sk, s, true); /* of a managed one, plait_release does it */
 	}
 	return 1;
 }

@@ -111,6 +111,37 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// The daemon forgets every connection that ends or leaves, also those that no hook was there for when they were made.
+func TestForgets(t *testing.T) {
+	h := newHost(t)
+	before := h.connect(0, "")
+	p := h.up(takeAll)
+	after, asks, leaves := h.connect(0, ""), h.connect(0, bpf.Name), h.connect(0, "")
+	all := []pair{before, after, asks, leaves}
+	for _, c := range all {
+		h.uses("at first", c, bpf.Name, bpf.Name)
+	}
+	known := func(c pair) bool {
+		policy, _ := h.wanted(p, c.server.LocalAddr().String())
+		return policy != ""
+	}
+	h.eventually(5*time.Second, "the daemon knows all senders", func() bool {
+		for _, c := range all {
+			h.must(transfer(c, 1000))
+		}
+		return !slices.ContainsFunc(all, func(c pair) bool { return !known(c) })
+	})
+	for _, c := range all[:3] {
+		c.close()
+	}
+	raw, err := leaves.server.SyscallConn()
+	h.must(err)
+	h.must(chosen(otherChoice)("", "", raw))
+	h.eventually(5*time.Second, "the daemon knows none of them", func() bool { return !slices.ContainsFunc(all, known) })
+	h.reload(p, takeAll)
+	h.uses("which left", leaves, bpf.Name, otherChoice)
+}
+
 // After down connections carry on, on the default, and nothing is left.
 func TestDown(t *testing.T) {
 	h := newHost(t)
