@@ -48,6 +48,8 @@ struct plait_control {
 	__u64 cgroup; /* id of the one whose connections plait takes */
 	__u32 generation; /* counts from 1; raised when rules or policies change, or a destination is given back: sockets then look for theirs */
 	__u32 comparison; /* counts from 1; raised when the comparison begins anew */
+	__u32 cgroup_rules; /* how many rules by cgroup there are */
+	__u32 pad;
 };
 
 /* A destination prefix: IPv4 /24 as mapped /120, IPv6 /48. The key of the latency comparison. */

@@ -23,7 +23,7 @@ func TestSocketMemory(t *testing.T) {
 	if socks.ValueSize > maxSocketBytes {
 		t.Errorf("struct plait_sock has %d bytes, want at most %d", socks.ValueSize, maxSocketBytes)
 	}
-	for _, name := range []string{Name, "plait_policies", "plait_choices", "plait_samples", "plait_latencies", "plait_prefixes", "plait_ports", "plait_reverted"} {
+	for _, name := range []string{Name, "plait_policies", "plait_choices", "plait_samples", "plait_latencies", "plait_prefixes", "plait_ports", "plait_cgroups", "plait_reverted"} {
 		if spec.Maps[name] == nil {
 			t.Errorf("the object has no map %s", name)
 		}

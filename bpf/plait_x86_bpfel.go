@@ -29,6 +29,8 @@ type PlaitPlaitControl struct {
 	Cgroup      uint64
 	Generation  uint32
 	Comparison  uint32
+	CgroupRules uint32
+	Pad         uint32
 }
 
 type PlaitPlaitCounters struct {
@@ -111,6 +113,7 @@ type PlaitPlaitSample struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	PlaitMapPlait                 = "plait"
+	PlaitMapPlaitCgroups          = "plait_cgroups"
 	PlaitMapPlaitChoices          = "plait_choices"
 	PlaitMapPlaitLatencies        = "plait_latencies"
 	PlaitMapPlaitPolicies         = "plait_policies"
@@ -203,6 +206,7 @@ type PlaitProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitMapSpecs struct {
 	Plait          *ebpf.MapSpec `ebpf:"plait"`
+	PlaitCgroups   *ebpf.MapSpec `ebpf:"plait_cgroups"`
 	PlaitChoices   *ebpf.MapSpec `ebpf:"plait_choices"`
 	PlaitLatencies *ebpf.MapSpec `ebpf:"plait_latencies"`
 	PlaitPolicies  *ebpf.MapSpec `ebpf:"plait_policies"`
@@ -243,6 +247,7 @@ func (o *PlaitObjects) Close() error {
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitMaps struct {
 	Plait          *ebpf.Map `ebpf:"plait"`
+	PlaitCgroups   *ebpf.Map `ebpf:"plait_cgroups"`
 	PlaitChoices   *ebpf.Map `ebpf:"plait_choices"`
 	PlaitLatencies *ebpf.Map `ebpf:"plait_latencies"`
 	PlaitPolicies  *ebpf.Map `ebpf:"plait_policies"`
@@ -256,6 +261,7 @@ type PlaitMaps struct {
 func (m *PlaitMaps) Close() error {
 	return _PlaitClose(
 		m.Plait,
+		m.PlaitCgroups,
 		m.PlaitChoices,
 		m.PlaitLatencies,
 		m.PlaitPolicies,

@@ -26,6 +26,15 @@ struct {
 	__type(value, __u32);
 } plait_prefixes SEC(".maps");
 
+/* By the cgroup's id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+} plait_cgroups SEC(".maps");
+
 /* What was given back to the system's default, because plait was slower; holdout is 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -62,35 +71,6 @@ static __always_inline void prefix_of(struct sock *sk, struct plait_prefix *p)
 	a[2] = a[3] = 0;
 }
 
-/* The index of the socket's policy. */
-static __always_inline __u32 index_of(struct sock *sk)
-{
-	struct prefix_key key = { .bits = 128 };
-	__u32 port = sk->__sk_common.skc_num, *found;
-
-	found = bpf_map_lookup_elem(&plait_ports, &port);
-	if (found)
-		return *found;
-	remote_of(sk, (__u32 *)key.address);
-	found = bpf_map_lookup_elem(&plait_prefixes, &key);
-	return found ? *found : 0;
-}
-
-/* The socket's policy, or none if plait has nothing to do with it. */
-static __always_inline struct plait_policy *policy_of(struct sock *sk, __u32 *index)
-{
-	struct plait_prefix prefix = {};
-	struct plait_policy *p;
-
-	*index = index_of(sk);
-	p = bpf_map_lookup_elem(&plait_policies, index);
-	if (!p || (!p->managed && !p->observed))
-		return 0;
-	prefix_of(sk, &prefix);
-	prefix.policy = *index;
-	return bpf_map_lookup_elem(&plait_reverted, &prefix) ? 0 : p;
-}
-
 /* Levels of cgroups looked at, from the socket's own up. */
 #define PLAIT_CGROUP_LEVELS 32
 
@@ -112,6 +92,54 @@ static __always_inline bool in_cgroup(struct sock *sk)
 		c = parent_of(c);
 	}
 	return false;
+}
+
+/* The rule for the socket's cgroup, or for the nearest above. Most hosts have none, and no way to walk. */
+static __always_inline __u32 index_of_cgroup(struct sock *sk)
+{
+	struct cgroup *c = sk->sk_cgrp_data.cgroup;
+	__u32 *found;
+
+	if (!plait_daemon.cgroup_rules)
+		return 0;
+	for (int i = 0; i < PLAIT_CGROUP_LEVELS && c; i++) {
+		__u64 id = c->kn->id;
+
+		found = bpf_map_lookup_elem(&plait_cgroups, &id);
+		if (found)
+			return *found;
+		c = parent_of(c);
+	}
+	return 0;
+}
+
+/* The index of the socket's policy. */
+static __always_inline __u32 index_of(struct sock *sk)
+{
+	struct prefix_key key = { .bits = 128 };
+	__u32 port = sk->__sk_common.skc_num, *found;
+
+	found = bpf_map_lookup_elem(&plait_ports, &port);
+	if (found)
+		return *found;
+	remote_of(sk, (__u32 *)key.address);
+	found = bpf_map_lookup_elem(&plait_prefixes, &key);
+	return found ? *found : index_of_cgroup(sk);
+}
+
+/* The socket's policy, or none if plait has nothing to do with it. */
+static __always_inline struct plait_policy *policy_of(struct sock *sk, __u32 *index)
+{
+	struct plait_prefix prefix = {};
+	struct plait_policy *p;
+
+	*index = index_of(sk);
+	p = bpf_map_lookup_elem(&plait_policies, index);
+	if (!p || (!p->managed && !p->observed))
+		return 0;
+	prefix_of(sk, &prefix);
+	prefix.policy = *index;
+	return bpf_map_lookup_elem(&plait_reverted, &prefix) ? 0 : p;
 }
 
 static __always_inline bool outdated(const struct plait_sock *s)

@@ -34,13 +34,16 @@ func (k *kernel) setPolicy(index uint32, p bpf.Policy) error {
 
 // setRules replaces what has a policy of its own; rule i has policy i+1.
 func (k *kernel) setRules(rules []Rule) error {
-	ports, prefixes := map[uint32]uint32{}, map[prefixKey]uint32{}
+	ports, prefixes, cgroups := map[uint32]uint32{}, map[prefixKey]uint32{}, map[uint64]uint32{}
 	for i, r := range rules {
 		for _, p := range r.Ports {
 			ports[uint32(p)] = uint32(i + 1)
 		}
 		for _, p := range r.Prefixes {
 			prefixes[keyOf(p)] = uint32(i + 1)
+		}
+		for _, id := range r.Cgroups {
+			cgroups[id] = uint32(i + 1)
 		}
 	}
 	if err := replace(k.Maps["plait_ports"], ports); err != nil {
@@ -49,6 +52,10 @@ func (k *kernel) setRules(rules []Rule) error {
 	if err := replace(k.Maps["plait_prefixes"], prefixes); err != nil {
 		return fmt.Errorf("write rules by prefix: %w", err)
 	}
+	if err := replace(k.Maps["plait_cgroups"], cgroups); err != nil {
+		return fmt.Errorf("write rules by cgroup: %w", err)
+	}
+	k.control.CgroupRules = uint32(len(cgroups))
 	return nil
 }
 
