@@ -72,7 +72,8 @@ type Daemon struct {
 	sockets  map[uint64]*socket
 	reverted map[destination]PrefixStatus // given back to the default; as they were then
 	compared time.Time
-	samples  int // since the last heartbeat
+	dropped  uint64 // choices there was no room for
+	samples  int    // since the last heartbeat
 	every    time.Duration
 }
 
@@ -123,12 +124,22 @@ func (d *Daemon) act(s sample) error {
 	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil
 	}
+	if p.lever.Mode == On {
+		err := d.kernel.choose(s.Cookie, k.choice.Algorithm, k.choice.Bulk)
+		if full(err) {
+			if d.dropped == 0 {
+				fmt.Fprintf(d.options.Log, "no room for the choices of so many connections: they stay with what their policy begins with until others end; plait status counts\n")
+			}
+			d.dropped++
+			return nil // the next sample tries again
+		}
+		if err != nil {
+			return err
+		}
+	}
 	k.algorithm, k.bulk = k.choice.Algorithm, k.choice.Bulk
 	fmt.Fprintf(d.options.Log, "%s %s-%s: %s, transfers %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
-	if p.lever.Mode != On {
-		return nil
-	}
-	return d.kernel.choose(s.Cookie, k.algorithm, k.bulk)
+	return nil
 }
 
 // runSamples reads samples until the kernel half is closed.
@@ -195,7 +206,11 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
 	}
-	k, err := loadKernel(bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
+	spec, linked, err := bpf.Load()
+	if err != nil {
+		return nil, err
+	}
+	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
 	if err != nil {
 		return nil, err
 	}

@@ -191,34 +191,14 @@ func TestKilled(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
 	linked := h.status(p).Linked
-	const connections, chunk = 4, 64 << 10
-	stop := make(chan struct{})
-	var all sync.WaitGroup
+	const connections = 4
 	var pairs []pair
 	for range connections {
 		c := h.connect(0, "")
 		h.uses("before", c, bpf.Name, bpf.Name)
 		pairs = append(pairs, c)
-		all.Go(func() {
-			for at := 0; ; at += chunk {
-				select {
-				case <-stop:
-					return
-				case <-time.After(5 * time.Millisecond):
-				}
-				sent := make(chan error, 1)
-				go func() { sent <- send(c.server, at, chunk) }()
-				if err := receive(c.client, at, chunk); err != nil {
-					t.Error(err)
-					return
-				}
-				if err := <-sent; err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
 	}
+	quiet := h.busy(pairs)
 	time.Sleep(300 * time.Millisecond) // of traffic
 	p.kill()
 	begin := time.Now()
@@ -237,8 +217,7 @@ func TestKilled(t *testing.T) {
 	if took < stale-2*beatEvery {
 		t.Errorf("back after %v, when a daemon that is only slow may still live", took)
 	}
-	close(stop)
-	all.Wait()
+	quiet()
 	for _, c := range pairs {
 		c.close() // receivers, which send nothing, do not notice: they keep the programs
 	}
@@ -306,7 +285,7 @@ func TestControlUnwritable(t *testing.T) {
 	file := filepath.Join(h.dir, "file")
 	h.must(os.WriteFile(file, nil, 0o600))
 	for control, says := range map[string]string{
-		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory",
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
 		"/proc/sys/net/ipv4/plait.control": "make the control socket: ",

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -338,6 +339,31 @@ func (h *host) transfers(what string, p pair) {
 	if err := transfer(p, 4<<20); err != nil {
 		h.Errorf("%s: %v", what, err)
 	}
+}
+
+// busy keeps sending on connections, and checks every byte, until what it returns is called.
+func (h *host) busy(pairs []pair) (quiet func()) {
+	const chunk = 64 << 10
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, c := range pairs {
+		all.Go(func() {
+			for at := 0; ; at += chunk {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				sent := make(chan error, 1)
+				go func() { sent <- send(c.server, at, chunk) }()
+				if err := errors.Join(receive(c.client, at, chunk), <-sent); err != nil {
+					h.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return func() { close(stop); all.Wait() }
 }
 
 // clean checks that nothing of plait is left in the kernel: neither the name nor a program.

@@ -51,15 +51,11 @@ type kernel struct {
 // errTaken is why a second plait cannot come up.
 var errTaken = fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
 
-// loadKernel loads the programs and registers the congestion control. No socket uses it yet.
-func loadKernel(control bpf.Control) (k *kernel, err error) {
+// loadKernel loads the programs (bpf.Load) and registers the congestion control. No socket uses it yet.
+func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
 	_ = rlimit.RemoveMemlock() // before Linux 5.11 BPF memory counts against the limit; later it does no harm
 	if registered() {
 		return nil, errTaken
-	}
-	spec, linked, err := bpf.Load()
-	if err != nil {
-		return nil, err
 	}
 	control.Generation, control.Comparison = 1, 1 // what the kernel half has not seen yet is 0
 	k = &kernel{control: control, linked: linked}
@@ -75,6 +71,9 @@ func loadKernel(control bpf.Control) (k *kernel, err error) {
 	k.Collection, err = ebpf.NewCollection(spec)
 	if errors.Is(err, unix.EEXIST) {
 		return nil, errTaken // by one that came up meanwhile
+	}
+	if verifier := new(ebpf.VerifierError); errors.As(err, &verifier) {
+		return nil, fmt.Errorf("load programs into the kernel: %w; the host is as before; report this with what uname -r says", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load programs into the kernel: %w", err)

@@ -182,8 +182,10 @@ func TestExistingConnections(t *testing.T) {
 	copy(name[:], systemDefault)
 	cgroup, err := cgroupID(h.cgroup)
 	h.must(err)
+	spec, linked, err := bpf.Load()
+	h.must(err)
 	h.in(func() error {
-		k, err := loadKernel(bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name, Cgroup: cgroup})
+		k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name, Cgroup: cgroup})
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,11 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"plait.dev/plait/bpf"
 )
@@ -123,24 +122,12 @@ func TestReloadKeepsHoldout(t *testing.T) {
 // A configuration that the kernel takes only half leaves the old one in force.
 func TestReloadFails(t *testing.T) {
 	h := newHost(t)
-	path := h.dir + "/plait.yaml"
-	h.write(path, h.dir+"/control", fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}\n    - {prefix: 192.0.2.0/24, mode: off}", takeAll, portOff))
-	c, err := ReadConfig(path)
-	h.must(err)
-	var d *Daemon
-	h.in(func() (err error) {
-		d, err = open(c, Options{ConfigPath: path, Log: t.Output()})
-		return err
-	})
-	defer func() { h.in(d.close) }()
-	// The kernel half goes on with its own map, which no connection here needs; to the daemon it has room for one prefix.
-	whole := d.kernel.Maps["plait_prefixes"]
-	defer whole.Close()
-	d.kernel.Maps["plait_prefixes"], err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.LPMTrie, KeySize: whole.KeySize(), ValueSize: 4, MaxEntries: 1, Flags: whole.Flags()})
-	h.must(err)
+	d := h.inside(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}\n    - {prefix: 192.0.2.0/24, mode: off}", takeAll, portOff), new(bytes.Buffer))
+	h.small(d, "plait_prefixes", 1) // no connection here needs the kernel half's own
+	c := d.config
 	h.must(d.install(c))
 	open := h.connect(0, "")
-	h.write(path, h.dir+"/control", fmt.Sprintf("  mode: off\n  rules:\n    - {port: %d, mode: on}\n    - {prefixes: [192.0.2.0/24, 198.51.100.0/24], mode: on}", portNew))
+	h.write(d.options.ConfigPath, c.Control, fmt.Sprintf("  mode: off\n  rules:\n    - {port: %d, mode: on}\n    - {prefixes: [192.0.2.0/24, 198.51.100.0/24], mode: on}", portNew))
 	h.in(func() error {
 		if err := d.Reload(); err == nil || !strings.HasSuffix(err.Error(), "; the old one is in force again") {
 			t.Errorf("got %v, want that the old configuration is in force", err)

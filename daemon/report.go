@@ -18,6 +18,10 @@ import (
 // compareEvery is how often destinations are looked at for one where plait does harm.
 const compareEvery = 10 * time.Second
 
+// maxReverted is how many destinations have room in plait_reverted (bpf/rules.h), whatever the rules: each may be there once for every
+// policy of the kernel half's table.
+const maxReverted = 65536 / (maxRules + 1)
+
 // prefixOf is the destination a key of the kernel half stands for.
 func prefixOf(k bpf.Prefix) netip.Prefix {
 	a := netip.AddrFrom16(k.Address)
@@ -82,7 +86,7 @@ func (d *Daemon) revert() error {
 	}
 	before := len(d.reverted)
 	for _, p := range prefixes {
-		if _, reverted := d.reverted[p.destination]; p.Difference.Verdict != Worse || reverted {
+		if _, reverted := d.reverted[p.destination]; p.Difference.Verdict != Worse || reverted || len(d.reverted) == maxReverted {
 			continue
 		}
 		p.Reverted = true
@@ -92,6 +96,9 @@ func (d *Daemon) revert() error {
 	}
 	if len(d.reverted) == before {
 		return nil
+	}
+	if len(d.reverted) == maxReverted {
+		fmt.Fprintf(d.options.Log, "%d destinations are given back, and there is room for no more; where plait is slower at so many, it should not be up\n", maxReverted)
 	}
 	if err := d.kernel.setReverted(d.reverted, d.policies); err != nil {
 		return err
@@ -137,7 +144,7 @@ func (d *Daemon) Status() Status {
 	}
 	s.Counters = map[string]uint64{
 		"attached": counters.Attached, "held_out": counters.HeldOut, "refused": counters.Refused, "switches": counters.Switches,
-		"samples_dropped": counters.SamplesDropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
+		"samples_dropped": counters.SamplesDropped, "choices_dropped": d.dropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
 	}
 	if s.Prefixes, err = d.compare(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

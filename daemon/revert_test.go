@@ -41,7 +41,11 @@ func (h *host) mapOf(name string) *ebpf.Map {
 // system's default.
 func (h *host) slower(prefix netip.Prefix, policy uint8) {
 	h.Helper()
-	m := h.mapOf("plait_latencies")
+	h.slowerIn(h.mapOf("plait_latencies"), prefix, policy)
+}
+
+func (h *host) slowerIn(m *ebpf.Map, prefix netip.Prefix, policy uint8) {
+	h.Helper()
 	const connections, bursts, bucket = 500, 5000, 40
 	for holdout := range uint8(2) {
 		l := bpf.Latency{Connections: connections, Bursts: bursts}

@@ -30,7 +30,7 @@ type Status struct {
 	Linked bool `json:"linked"`
 	// Tracing is "on", or why bursts of held-out connections cannot be timed.
 	Tracing string `json:"tracing"`
-	// Counters are those of struct plait_counters (bpf/abi.h), by the names there.
+	// Counters are those of struct plait_counters (bpf/abi.h), by the names there, and choices_dropped, the daemon's own.
 	Counters map[string]uint64 `json:"counters"`
 	Prefixes []PrefixStatus    `json:"prefixes"`
 	// Sockets are those the daemon has samples of.
