@@ -337,21 +337,29 @@ func TestShortConnections(t *testing.T) {
 	h.clean("after down")
 }
 
-// Connections of another network namespace in the same cgroup are taken too, and come back by themselves: no pass reaches them.
+// Connections of other network namespaces in the same cgroup are taken too, also those that were there before. plait down brings them
+// back at once where the namespace can be found; elsewhere they come back by themselves.
 func TestOtherNamespace(t *testing.T) {
 	h := newHost(t)
-	other := h.second()
+	other, hidden := h.second("-2"), h.second("-3")
+	before := other.connect(0, "")
 	p := h.up(takeAll)
-	c := other.connect(0, "")
+	c, lost := other.connect(0, ""), hidden.connect(0, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it
+	h.uses("of another namespace, before plait", before, bpf.Name, bpf.Name)
 	h.uses("of another namespace", c, bpf.Name, bpf.Name)
+	h.uses("of one without a name", lost, bpf.Name, bpf.Name)
 	_, err := p.Stop(t.Context())
 	h.must(err)
+	h.uses("of another namespace, after down", before, systemDefault, systemDefault)
+	h.uses("of another namespace, after down", c, systemDefault, systemDefault)
+	h.uses("of one without a name, after down", lost, bpf.Name, bpf.Name)
 	at := 0
 	h.eventually(stale+2*time.Second, "the sender is back on "+systemDefault, func() bool {
-		h.must(send(c.server, at, 1000))
-		h.must(receive(c.client, at, 1000))
+		h.must(send(lost.server, at, 1000))
+		h.must(receive(lost.client, at, 1000))
 		at += 1000
-		_, server := h.congestion(c)
+		_, server := h.congestion(lost)
 		return server == systemDefault
 	})
 }

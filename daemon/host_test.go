@@ -98,12 +98,12 @@ func newHost(tb testing.TB) *host {
 }
 
 // second is the same host with another network namespace.
-func (h *host) second() *host {
+func (h *host) second(suffix string) *host {
 	h.Helper()
 	other := *h
-	other.ns += "-2"
+	other.ns += suffix
 	h.ip("netns add " + other.ns)
-	h.Cleanup(func() { h.ip("netns del " + other.ns) })
+	h.Cleanup(func() { _ = exec.Command("ip", "netns", "del", other.ns).Run() }) // a test may have done it
 	h.ip("-n " + other.ns + " link set lo up")
 	other.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
 	return &other

@@ -22,13 +22,6 @@ import (
 	"plait.dev/plait/signals"
 )
 
-// What a pass over all TCP sockets does (bpf/host.h).
-const (
-	passTake    uint32 = 1 // plait comes up
-	passRevise  uint32 = 2 // rules have changed
-	passRelease uint32 = 3 // plait goes
-)
-
 // available lists the congestion controls of the kernel, current is the system's default.
 const (
 	available = "/proc/sys/net/ipv4/tcp_available_congestion_control"
@@ -152,27 +145,6 @@ func (k *kernel) hook(cgroup string) error {
 		return fmt.Errorf("attach to the connections of cgroup %s: %w", cgroup, err)
 	}
 	k.hooked = l
-	return nil
-}
-
-// pass visits all TCP sockets of this network namespace.
-func (k *kernel) pass(what uint32) error {
-	if err := k.Variables["plait_pass"].Set(what); err != nil {
-		return fmt.Errorf("set what the pass over all sockets does: %w", err)
-	}
-	it, err := link.AttachIter(link.IterOptions{Program: k.Programs["plait_sockets"]})
-	if err != nil {
-		return fmt.Errorf("attach the pass over all sockets: %w", err)
-	}
-	defer it.Close()
-	r, err := it.Open()
-	if err != nil {
-		return fmt.Errorf("open the pass over all sockets: %w", err)
-	}
-	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("pass over all sockets: %w", err)
-	}
 	return nil
 }
 

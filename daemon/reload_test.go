@@ -95,18 +95,21 @@ func TestReloadMovesRules(t *testing.T) {
 	follow("one without its rule", map[*pair]string{&one: "cubic", &two: "westwood", &none: "cubic"})
 }
 
-// The pass of a reload does not reach other network namespaces: connections there find their rule when they send.
+// Connections of other network namespaces are under the new rules, too: at once, or when they send if the pass cannot find them.
 func TestReloadOtherNamespace(t *testing.T) {
 	h := newHost(t)
-	other := h.second()
+	other, hidden := h.second("-2"), h.second("-3")
 	p := h.up(takeAll)
-	c := other.connect(portNew, "")
+	c, lost := other.connect(portNew, ""), hidden.connect(portNew, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it
 	h.uses("before", c, bpf.Name, bpf.Name)
 	h.reload(p, fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
-	h.sends(c, 0)
-	if _, server := h.congestion(c); server != systemDefault {
-		t.Errorf("the end with the rule uses %s, want %s", server, systemDefault)
-	}
+	h.uses("with a rule", c, bpf.Name, systemDefault)
+	h.uses("of a namespace without a name", lost, bpf.Name, bpf.Name)
+	h.sends(lost, 0)
+	h.uses("of a namespace without a name, after it has sent", lost, bpf.Name, systemDefault)
+	h.reload(p, takeAll)
+	h.uses("without the rule again", c, bpf.Name, bpf.Name)
 }
 
 // Held-out connections stay so: a reload that took them would leave nothing to compare with.
