@@ -3,11 +3,13 @@ package daemon
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/signals"
 )
 
 // reload puts another configuration in force.
@@ -93,6 +95,31 @@ func TestReloadMovesRules(t *testing.T) {
 	follow("each by its rule in another place", map[*pair]string{&one: "scalable", &two: "vegas", &none: "reno"})
 	h.reload(p, takeAll+"\n  policy: fixed:cubic\n  rules:"+rule(portNew, "westwood"))
 	follow("one without its rule", map[*pair]string{&one: "cubic", &two: "westwood", &none: "cubic"})
+	// The comparison has begun anew: of the policies of now alone, and each sender counts once in it.
+	connections := map[string]uint64{}
+	for _, d := range h.status(p).Prefixes {
+		connections[d.Policy] = d.Managed.Connections
+	}
+	if want := map[string]uint64{"fixed:cubic": 2, "fixed:westwood": 1}; !maps.Equal(connections, want) {
+		t.Errorf("connections compared are %v, want %v", connections, want)
+	}
+}
+
+// A sample that was on its way during a reload says nothing about the policy of now.
+func TestReloadOldSamples(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll+"\n  policy: rtcp", new(bytes.Buffer))
+	s := sample{generation: d.kernel.control.Generation, Sample: signals.Sample{Cookie: 1}}
+	h.must(d.install(d.config))
+	h.must(d.act(s))
+	if n := len(d.Status().Sockets); n != 0 {
+		t.Errorf("the daemon remembers %d connections by an old sample, want none", n)
+	}
+	s.generation = d.kernel.control.Generation
+	h.must(d.act(s))
+	if n := len(d.Status().Sockets); n != 1 {
+		t.Errorf("the daemon remembers %d connections by a new sample, want 1", n)
+	}
 }
 
 // Connections of other network namespaces are under the new rules, too: at once, or when they send if the pass cannot find them.
