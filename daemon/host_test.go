@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +36,9 @@ const (
 
 // daemonVariable makes this program the daemon with the configuration file it names.
 const daemonVariable = "PLAIT_TEST_DAEMON"
+
+// The main thread stays with the main goroutine: netns.Do on it would leave it, and with it this process, in a test's namespace.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(daemonVariable); path != "" {

@@ -76,18 +76,20 @@ func otherNamespaces() (paths []string) {
 
 // within runs f in the network namespace at a path, if it still is one: a process may have ended since.
 func within(path string, f func() error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine and takes the namespace along
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return
-		}
-		defer unix.Close(fd)
-		if unix.Setns(fd, unix.CLONE_NEWNET) == nil {
+	runtime.LockOSThread()
+	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return
+	}
+	defer unix.Close(own)
+	if other, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		if unix.Setns(other, unix.CLONE_NEWNET) == nil {
 			_ = f() // its own error if the namespace went away; what stays follows with what it sends
 		}
-	}()
-	<-done
+		unix.Close(other)
+	}
+	if unix.Setns(own, unix.CLONE_NEWNET) == nil {
+		runtime.UnlockOSThread() // or nothing else may run on this thread
+	}
 }
