@@ -45,6 +45,11 @@ struct plait_control {
 	__u64 stale_ns;
 	__u64 sample_ns; /* shortest time between two samples of a socket */
 	__u8 fallback[16]; /* the system's default congestion control */
+	__u64 cgroup; /* id of the one whose connections plait takes */
+	__u32 generation; /* counts from 1; raised when rules or policies change, or a destination is given back: sockets then look for theirs */
+	__u32 comparison; /* counts from 1; raised when the comparison begins anew */
+	__u32 cgroup_rules; /* how many rules by cgroup there are */
+	__u32 pad;
 };
 
 /* A destination prefix: IPv4 /24 as mapped /120, IPv6 /48. The key of the latency comparison. */
@@ -102,6 +107,8 @@ struct plait_sample {
 	__u8 policy;
 	__u8 closed; /* the last sample of this socket */
 	struct plait_flow flow;
+	__u32 generation; /* of the rules that policy is from */
+	__u32 pad;
 };
 
 /* Counters of the kernel half, all since it was loaded. */

@@ -23,12 +23,12 @@ func TestSocketMemory(t *testing.T) {
 	if socks.ValueSize > maxSocketBytes {
 		t.Errorf("struct plait_sock has %d bytes, want at most %d", socks.ValueSize, maxSocketBytes)
 	}
-	for _, name := range []string{Name, "plait_policies", "plait_choices", "plait_samples", "plait_latencies", "plait_prefixes", "plait_ports"} {
+	for _, name := range []string{Name, "plait_policies", "plait_choices", "plait_samples", "plait_latencies", "plait_prefixes", "plait_ports", "plait_cgroups", "plait_reverted"} {
 		if spec.Maps[name] == nil {
 			t.Errorf("the object has no map %s", name)
 		}
 	}
-	for _, name := range []string{"plait_cong_control", "plait_cong_control_flag", "plait_sockops", "plait_sockets", "plait_sendmsg", "plait_acked"} {
+	for _, name := range []string{"plait_cong_control", "plait_cong_control_flag", "plait_release", "plait_sockops", "plait_sockets", "plait_sendmsg", "plait_acked"} {
 		if spec.Programs[name] == nil {
 			t.Errorf("the object has no program %s", name)
 		}

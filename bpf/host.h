@@ -5,31 +5,41 @@
 
 #include "sockops.h"
 
-/* What a pass over all sockets is for. */
-enum { PASS_TAKE = 1, PASS_RELEASE = 2 };
+/* What a pass over all sockets is for: plait comes up, rules have changed, plait goes. */
+enum { PASS_TAKE = 1, PASS_REVISE = 2, PASS_RELEASE = 3 };
 __u32 plait_pass;
 
-static __always_inline void take(struct tcp_sock *tp)
+/* Says whether the connection is plait's now. */
+static __always_inline bool take(struct tcp_sock *tp)
 {
-	__u32 index = policy_of((struct sock *)tp);
-	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+	__u32 index, generation = plait_daemon.generation;
+	struct sock *sk = (struct sock *)tp;
+	struct plait_policy *p = policy_of(sk, &index);
 	struct plait_sock *s;
 
-	if (!p || !p->managed || bpf_get_prandom_u32() % 1000000 < p->holdout_ppm)
-		return;
-	s = bpf_sk_storage_get(&plait_socks, (struct sock *)tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (s)
-		s->policy = index;
-	if (!s || bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name)))
+	if (!p || !p->managed)
+		return false;
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s)
+		return false;
+	s->cookie = bpf_get_socket_cookie(tp);
+	s->policy = index;
+	s->generation = generation;
+	if (bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
+		s->kind = SOCK_HOLDOUT;
+		count(held_out);
+		return false;
+	}
+	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name))) {
 		count(refused);
-	else
-		count(attached);
+		return false;
+	}
+	count(attached);
+	return true;
 }
 
-static __always_inline void release(struct tcp_sock *tp)
+static __always_inline void release(struct tcp_sock *tp, struct plait_sock *s)
 {
-	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, (struct sock *)tp, 0, 0);
-
 	if (s)
 		s->kind = 0;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
@@ -38,12 +48,34 @@ static __always_inline void release(struct tcp_sock *tp)
 		count(fell_back);
 }
 
+/* Puts a connection under the rules of now. */
+static __always_inline void settle(struct tcp_sock *tp, bool ours, bool defaults)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+
+	if (s && s->kind == SOCK_MANAGED && !ours)
+		return; /* the application has chosen another since */
+	if (s && s->kind && revise(sk, s))
+		return;
+	if (ours && s) {
+		release(tp, s);
+		return;
+	}
+	/* What is called plait and is not known here was a dead daemon's. When plait comes up nobody can tell any more who chose the default. */
+	if (!ours && !s && plait_pass != PASS_TAKE && BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt))
+		return;
+	if ((ours || defaults) && in_cgroup(sk) && !take(tp) && ours)
+		release(tp, s);
+}
+
 SEC("iter/tcp")
 int plait_sockets(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	__u8 name[16] = {};
 	struct tcp_sock *tp;
+	bool ours;
 
 	if (!skc)
 		return 0;
@@ -52,11 +84,14 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 		return 0;
 	if (bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return 0;
+	ours = name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5];
 	/* One end may have closed while all it wrote is still on its way: such a connection is not worth taking, but is given back. */
-	if (plait_pass == PASS_TAKE && (skc->skc_state == TCP_ESTABLISHED || skc->skc_state == TCP_CLOSE_WAIT) && on_default(name))
-		take(tp);
-	else if (plait_pass == PASS_RELEASE && name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5])
-		release(tp);
+	if (plait_pass == PASS_RELEASE) {
+		if (ours)
+			release(tp, bpf_sk_storage_get(&plait_socks, (struct sock *)tp, 0, 0));
+	} else if (skc->skc_state == TCP_ESTABLISHED || skc->skc_state == TCP_CLOSE_WAIT) {
+		settle(tp, ours, on_default(name));
+	}
 	return 0;
 }
 

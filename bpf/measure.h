@@ -3,7 +3,7 @@
 #ifndef PLAIT_MEASURE_H
 #define PLAIT_MEASURE_H
 
-#include "sock.h"
+#include "rules.h"
 
 enum {
 	/* Bursts, or time, after which a minimum of the round trip starts to be forgotten. */
@@ -29,19 +29,6 @@ static __always_inline __u32 latency_bucket(__u64 us)
 	return min(octave * 4 + quarter, (__u32)PLAIT_LATENCY_BUCKETS - 1);
 }
 
-/* The peer's address; IPv4 as mapped address. */
-static __always_inline void remote_of(struct sock *sk, __u32 address[4])
-{
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		for (int i = 0; i < 4; i++)
-			address[i] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[i];
-		return;
-	}
-	address[0] = address[1] = 0;
-	address[2] = bpf_htonl(0xffff);
-	address[3] = sk->__sk_common.skc_daddr;
-}
-
 static __always_inline void local_of(struct sock *sk, __u32 address[4])
 {
 	if (sk->__sk_common.skc_family == AF_INET6) {
@@ -52,20 +39,6 @@ static __always_inline void local_of(struct sock *sk, __u32 address[4])
 	address[0] = address[1] = 0;
 	address[2] = bpf_htonl(0xffff);
 	address[3] = sk->__sk_common.skc_rcv_saddr;
-}
-
-/* The destination prefix connections are compared in: IPv4 /24, IPv6 /48. */
-static __always_inline void prefix_of(struct sock *sk, struct plait_prefix *p)
-{
-	__u32 *a = (__u32 *)p->address;
-
-	remote_of(sk, a);
-	if (!a[0] && !a[1] && a[2] == bpf_htonl(0xffff)) {
-		a[3] &= bpf_htonl(0xffffff00);
-		return;
-	}
-	a[1] &= bpf_htonl(0xffff0000);
-	a[2] = a[3] = 0;
 }
 
 static struct plait_latency empty_latency;
@@ -79,6 +52,9 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 
 	if (!sk)
 		return 0;
+	/* A managed socket looks for its rule in its own time: it may have to leave. */
+	if (outdated(s) && (s->kind == SOCK_MANAGED || !revise(sk, s)))
+		return 0;
 	prefix_of(sk, &key);
 	key.policy = s->policy;
 	key.holdout = s->kind != SOCK_MANAGED;
@@ -89,8 +65,8 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 		if (!l)
 			return 0;
 	}
-	if (!s->counted) {
-		s->counted = 1;
+	if (s->counted_in != plait_daemon.comparison) {
+		s->counted_in = plait_daemon.comparison;
 		__sync_fetch_and_add(&l->connections, 1);
 	}
 	__sync_fetch_and_add(&l->bursts, 1);
@@ -282,6 +258,7 @@ static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool cl
 	s->sample.algorithm = s->algorithm;
 	s->sample.bulk = s->bulk;
 	s->sample.policy = s->policy;
+	s->sample.generation = s->generation;
 	s->sample.closed = closing;
 	*out = s->sample;
 	flow_of(sk, &out->flow);

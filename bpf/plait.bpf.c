@@ -57,7 +57,7 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 	return 0;
 }
 
-/* The daemon is gone or wants it: the socket leaves for the system's default, which keeps its window. */
+/* The daemon is gone, or plait has no more to do with it: the socket leaves for the system's default, which keeps its window. */
 static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 {
 	if (!sk)
@@ -76,16 +76,17 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 /* What the daemon, or else the policy, wants for this socket now. */
 static __noinline int choose(struct sock *sk, struct plait_sock *s)
 {
-	struct plait_choice *c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
+	struct plait_choice *c;
 	__u8 want;
 
+	if (outdated(s) && !revise(sk, s))
+		return fall_back(sk, s);
+	c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
 	if (c) {
 		s->wanted = c->algorithm;
 		s->wanted_bulk = c->bulk;
 	}
 	want = s->bulk ? s->wanted_bulk : s->wanted;
-	if (want == PLAIT_DEFAULT)
-		return fall_back(sk, s);
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
 	return 0;
@@ -160,8 +161,10 @@ void BPF_PROG(plait_init, struct sock *sk)
 
 	if (!s)
 		return;
-	if (!s->cookie) /* the application, or a pass over all sockets, set plait: no helper gives the cookie here */
+	if (!s->cookie) { /* the application set plait: no helper gives the cookie here */
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
+		s->asked = 1;
+	}
 	index = s->policy;
 	p = bpf_map_lookup_elem(&plait_policies, &index);
 	s->wanted = p ? p->algorithm : PLAIT_BURST;
@@ -171,6 +174,16 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
 	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
 	algorithm_init(sk, s);
+}
+
+/* The connection ends, or leaves for another congestion control. */
+SEC("struct_ops")
+void BPF_PROG(plait_release, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (s)
+		sample_send(sk, s, true);
 }
 
 SEC("struct_ops")
@@ -276,6 +289,7 @@ __u32 BPF_PROG(plait_sndbuf_expand, struct sock *sk)
 SEC(".struct_ops.link")
 struct tcp_congestion_ops plait = {
 	.init = (void *)plait_init,
+	.release = (void *)plait_release,
 	.ssthresh = (void *)plait_ssthresh,
 	.cong_control = (void *)plait_cong_control,
 	.set_state = (void *)plait_set_state,

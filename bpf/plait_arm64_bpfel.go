@@ -26,6 +26,11 @@ type PlaitPlaitControl struct {
 	StaleNs     uint64
 	SampleNs    uint64
 	Fallback    [16]uint8
+	Cgroup      uint64
+	Generation  uint32
+	Comparison  uint32
+	CgroupRules uint32
+	Pad         uint32
 }
 
 type PlaitPlaitCounters struct {
@@ -99,6 +104,8 @@ type PlaitPlaitSample struct {
 	Policy             uint8
 	Closed             uint8
 	Flow               PlaitPlaitFlow
+	Generation         uint32
+	Pad                uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -106,11 +113,13 @@ type PlaitPlaitSample struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	PlaitMapPlait                 = "plait"
+	PlaitMapPlaitCgroups          = "plait_cgroups"
 	PlaitMapPlaitChoices          = "plait_choices"
 	PlaitMapPlaitLatencies        = "plait_latencies"
 	PlaitMapPlaitPolicies         = "plait_policies"
 	PlaitMapPlaitPorts            = "plait_ports"
 	PlaitMapPlaitPrefixes         = "plait_prefixes"
+	PlaitMapPlaitReverted         = "plait_reverted"
 	PlaitMapPlaitSamples          = "plait_samples"
 	PlaitMapPlaitSocks            = "plait_socks"
 	PlaitProgPlaitAcked           = "plait_acked"
@@ -120,6 +129,7 @@ const (
 	PlaitProgPlaitInit            = "plait_init"
 	PlaitProgPlaitMinTsoSegs      = "plait_min_tso_segs"
 	PlaitProgPlaitPktsAcked       = "plait_pkts_acked"
+	PlaitProgPlaitRelease         = "plait_release"
 	PlaitProgPlaitSendmsg         = "plait_sendmsg"
 	PlaitProgPlaitSetState        = "plait_set_state"
 	PlaitProgPlaitSndbufExpand    = "plait_sndbuf_expand"
@@ -181,6 +191,7 @@ type PlaitProgramSpecs struct {
 	PlaitInit            *ebpf.ProgramSpec `ebpf:"plait_init"`
 	PlaitMinTsoSegs      *ebpf.ProgramSpec `ebpf:"plait_min_tso_segs"`
 	PlaitPktsAcked       *ebpf.ProgramSpec `ebpf:"plait_pkts_acked"`
+	PlaitRelease         *ebpf.ProgramSpec `ebpf:"plait_release"`
 	PlaitSendmsg         *ebpf.ProgramSpec `ebpf:"plait_sendmsg"`
 	PlaitSetState        *ebpf.ProgramSpec `ebpf:"plait_set_state"`
 	PlaitSndbufExpand    *ebpf.ProgramSpec `ebpf:"plait_sndbuf_expand"`
@@ -195,11 +206,13 @@ type PlaitProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitMapSpecs struct {
 	Plait          *ebpf.MapSpec `ebpf:"plait"`
+	PlaitCgroups   *ebpf.MapSpec `ebpf:"plait_cgroups"`
 	PlaitChoices   *ebpf.MapSpec `ebpf:"plait_choices"`
 	PlaitLatencies *ebpf.MapSpec `ebpf:"plait_latencies"`
 	PlaitPolicies  *ebpf.MapSpec `ebpf:"plait_policies"`
 	PlaitPorts     *ebpf.MapSpec `ebpf:"plait_ports"`
 	PlaitPrefixes  *ebpf.MapSpec `ebpf:"plait_prefixes"`
+	PlaitReverted  *ebpf.MapSpec `ebpf:"plait_reverted"`
 	PlaitSamples   *ebpf.MapSpec `ebpf:"plait_samples"`
 	PlaitSocks     *ebpf.MapSpec `ebpf:"plait_socks"`
 }
@@ -234,11 +247,13 @@ func (o *PlaitObjects) Close() error {
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitMaps struct {
 	Plait          *ebpf.Map `ebpf:"plait"`
+	PlaitCgroups   *ebpf.Map `ebpf:"plait_cgroups"`
 	PlaitChoices   *ebpf.Map `ebpf:"plait_choices"`
 	PlaitLatencies *ebpf.Map `ebpf:"plait_latencies"`
 	PlaitPolicies  *ebpf.Map `ebpf:"plait_policies"`
 	PlaitPorts     *ebpf.Map `ebpf:"plait_ports"`
 	PlaitPrefixes  *ebpf.Map `ebpf:"plait_prefixes"`
+	PlaitReverted  *ebpf.Map `ebpf:"plait_reverted"`
 	PlaitSamples   *ebpf.Map `ebpf:"plait_samples"`
 	PlaitSocks     *ebpf.Map `ebpf:"plait_socks"`
 }
@@ -246,11 +261,13 @@ type PlaitMaps struct {
 func (m *PlaitMaps) Close() error {
 	return _PlaitClose(
 		m.Plait,
+		m.PlaitCgroups,
 		m.PlaitChoices,
 		m.PlaitLatencies,
 		m.PlaitPolicies,
 		m.PlaitPorts,
 		m.PlaitPrefixes,
+		m.PlaitReverted,
 		m.PlaitSamples,
 		m.PlaitSocks,
 	)
@@ -276,6 +293,7 @@ type PlaitPrograms struct {
 	PlaitInit            *ebpf.Program `ebpf:"plait_init"`
 	PlaitMinTsoSegs      *ebpf.Program `ebpf:"plait_min_tso_segs"`
 	PlaitPktsAcked       *ebpf.Program `ebpf:"plait_pkts_acked"`
+	PlaitRelease         *ebpf.Program `ebpf:"plait_release"`
 	PlaitSendmsg         *ebpf.Program `ebpf:"plait_sendmsg"`
 	PlaitSetState        *ebpf.Program `ebpf:"plait_set_state"`
 	PlaitSndbufExpand    *ebpf.Program `ebpf:"plait_sndbuf_expand"`
@@ -294,6 +312,7 @@ func (p *PlaitPrograms) Close() error {
 		p.PlaitInit,
 		p.PlaitMinTsoSegs,
 		p.PlaitPktsAcked,
+		p.PlaitRelease,
 		p.PlaitSendmsg,
 		p.PlaitSetState,
 		p.PlaitSndbufExpand,

@@ -22,11 +22,13 @@ struct plait_sock {
 	__u8 bulk; /* the connection is limited by the path, not by the application */
 	__u8 pacing_ours; /* internal pacing was turned on by us */
 	__u8 round_start; /* this ACK is the first of a round trip */
-	__u8 counted;	  /* among the connections of its prefix */
 	__u8 trains; /* dispersions measured in this burst */
 	__u8 train_measured; /* this ACK completed one */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
+	__u8 asked;	    /* the application asked for plait */
 	__u8 pad8[4];
+	__u32 generation; /* of the rules its policy is from */
+	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
 	__u32 round_delivered;

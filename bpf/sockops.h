@@ -5,28 +5,6 @@
 
 #include "measure.h"
 
-/* Destination prefixes and local ports with a policy of their own. */
-struct prefix_key {
-	__u32 bits;
-	__u8 address[16]; /* IPv4 as mapped address */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct prefix_key);
-	__type(value, __u32);
-} plait_prefixes SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u32);
-} plait_ports SEC(".maps");
-
 static char plait_name[16] = "plait";
 
 static __always_inline bool on_default(const __u8 *name)
@@ -40,27 +18,14 @@ static __always_inline bool on_default(const __u8 *name)
 	return true;
 }
 
-static __always_inline __u32 policy_of(struct sock *sk)
-{
-	struct prefix_key key = { .bits = 128 };
-	__u32 port = sk->__sk_common.skc_num, *found;
-
-	found = bpf_map_lookup_elem(&plait_ports, &port);
-	if (found)
-		return *found;
-	remote_of(sk, (__u32 *)key.address);
-	found = bpf_map_lookup_elem(&plait_prefixes, &key);
-	return found ? *found : 0;
-}
-
 static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk)
 {
-	__u32 index = policy_of(sk);
-	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+	__u32 index, generation = plait_daemon.generation;
+	struct plait_policy *p = policy_of(sk, &index);
 	struct plait_sock *s;
 	__u8 name[16] = {};
 
-	if (!p || (!p->managed && !p->observed) || daemon_silent())
+	if (!p || daemon_silent())
 		return 1;
 	/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. */
 	if (BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt) ||
@@ -71,15 +36,16 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 		return 1;
 	s->cookie = bpf_get_socket_cookie(ctx);
 	s->policy = index;
-	s->hooked = 1;
+	s->generation = generation;
 	if (!p->managed)
 		s->kind = SOCK_OBSERVED;
 	else
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
+	s->hooked = s->kind != SOCK_HOLDOUT;
 	/* beside what other programs on this cgroup asked for */
-	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
-				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
-				       (s->kind != SOCK_HOLDOUT ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
+				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG : 0) |
+				       (s->hooked ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
 	if (s->kind == SOCK_HOLDOUT)
 		count(held_out);
 	if (s->kind != SOCK_MANAGED)
@@ -121,10 +87,11 @@ int plait_sockops(struct bpf_sock_ops *ctx)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB) {
 		retransmitted(ctx, s);
-	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) {
-		sample_send(sk, s, false); /* once in a round trip */
-	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind != SOCK_HOLDOUT) {
-		sample_send(sk, s, true);
+	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) { /* once in a round trip */
+		if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s)))
+			sample_send(sk, s, false);
+	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind == SOCK_OBSERVED) {
+		sample_send(sk, s, true); /* of a managed one, plait_release does it */
 	}
 	return 1;
 }

@@ -15,9 +15,8 @@ const (
 	metricsOff        = "off"
 )
 
-// maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else and
-// the one for what was given back.
-const maxRules = 62
+// maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else.
+const maxRules = 63
 
 // maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
 const maxControlBytes = 107
@@ -60,15 +59,16 @@ type Lever struct {
 	// HoldoutPercent is the share of connections left on the system's default, from 0 to 100.
 	HoldoutPercent float64
 	Allow          string // Friendly or Aggressive
-	// Rules are exceptions, at most maxRules. No port and no prefix is in two of them.
+	// Rules are exceptions, at most maxRules. No port, prefix or cgroup is in two of them.
 	Rules []Rule
 }
 
-// Rule is an exception for connections with one of these local ports or to one of these prefixes. What is not set is as in the
-// lever.
+// Rule is an exception for connections with one of these local ports, to one of these prefixes or of one of these cgroups. What is
+// not set is as in the lever.
 type Rule struct {
 	Ports          []uint16
 	Prefixes       []netip.Prefix // without bits behind their length, IPv4 not mapped
+	Cgroups        []uint64       // cgroup v2, as the kernel numbers them: a directory made again has another number
 	Mode           Mode
 	Policy         string
 	HoldoutPercent *float64

@@ -32,6 +32,7 @@ type reader struct {
 	problems []error
 	ports    map[uint16]int       // line of the first rule with it
 	prefixes map[netip.Prefix]int // likewise
+	cgroups  map[uint64]int       // likewise
 }
 
 // problem is one line for the editor to jump to.
@@ -211,6 +212,28 @@ func (r *reader) prefix(n *yaml.Node, into *[]netip.Prefix) {
 	}
 }
 
+// cgroup reads the cgroups of a rule: absolute paths, or below the mount of cgroup v2.
+func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
+	for _, e := range list(n) {
+		path := e.Value
+		if mount, err := FindCgroup(); err == nil && !filepath.IsAbs(path) {
+			path = filepath.Join(mount, path)
+		}
+		id, err := cgroupID(path)
+		switch line, twice := r.cgroups[id]; {
+		case e.Kind != yaml.ScalarNode || e.Value == "":
+			r.problem(e, "cgroup: %s: expected a directory of cgroup v2, like system.slice", what(e))
+		case err != nil:
+			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", path, err)
+		case twice:
+			r.problem(e, "cgroup: %s: expected each cgroup once, it is in line %d", e.Value, line)
+		default:
+			r.cgroups[id] = e.Line
+			*into = append(*into, id)
+		}
+	}
+}
+
 // rules reads the exceptions.
 func (r *reader) rules(n *yaml.Node, into *[]Rule) {
 	if n.Kind != yaml.SequenceNode {
@@ -225,10 +248,11 @@ func (r *reader) rules(n *yaml.Node, into *[]Rule) {
 		before := len(r.problems)
 		ports := func(r *reader, n *yaml.Node) { r.port(n, &rule.Ports) }
 		prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &rule.Prefixes) }
-		r.mapping(e, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}},
+		cgroups := func(r *reader, n *yaml.Node) { r.cgroup(n, &rule.Cgroups) }
+		r.mapping(e, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}, {"cgroup", cgroups}, {"cgroups", cgroups}},
 			choices(&rule.Mode, &rule.Policy, func(x float64) { rule.HoldoutPercent = &x }, &rule.Allow)...))
-		if len(rule.Ports)+len(rule.Prefixes) == 0 && len(r.problems) == before {
-			r.problem(e, "rules: no port and no prefix: expected one at least; what is for all connections stands above the rules")
+		if len(rule.Ports)+len(rule.Prefixes)+len(rule.Cgroups) == 0 && len(r.problems) == before {
+			r.problem(e, "rules: no port, prefix or cgroup: expected one at least; what is for all connections stands above the rules")
 		}
 		*into = append(*into, rule)
 	}
@@ -276,7 +300,7 @@ func (c *Config) parse(file string, text []byte) error {
 		}
 		return fmt.Errorf("%s:%s:1: %s: expected YAML", file, line, cause)
 	}
-	r := &reader{file: file, ports: map[uint16]int{}, prefixes: map[netip.Prefix]int{}}
+	r := &reader{file: file, ports: map[uint16]int{}, prefixes: map[netip.Prefix]int{}, cgroups: map[uint64]int{}}
 	if decoder.Decode(&second) == nil {
 		r.problem(&second, "second document: expected one")
 	}

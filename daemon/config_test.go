@@ -138,6 +138,8 @@ congestion:
     - prefixes: [192.0.2.0/24]
     - prefix: 192.0.2.0/24
     - 22
+    - cgroup: /dev/null
+    - cgroups: [/no/such, {}, ""]
 `)
 	policies := "fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, "
 	want := []string{
@@ -150,13 +152,17 @@ congestion:
 		"8:20: holdout_percent: 101: expected a number from 0 to 100, in percent of the connections",
 		"9:10: allow: a list: expected friendly or aggressive",
 		"10:3: colour: unknown key: expected mode, policy, holdout_percent, allow or rules",
-		"12:7: rules: no port and no prefix: expected one at least; what is for all connections stands above the rules",
+		"12:7: rules: no port, prefix or cgroup: expected one at least; what is for all connections stands above the rules",
 		"13:13: port: 0: expected a number from 1 to 65535",
 		"14:20: port: 443: expected each port once, it is in line 14",
 		"15:15: prefix: 192.0.2.1/24: expected no bits behind the length, like 192.0.2.0/24",
 		"16:15: prefix: ::ffff:192.0.2.0/120: expected IPv4 in its own notation, like 192.0.2.0/24",
 		"18:15: prefix: 192.0.2.0/24: expected each prefix once, it is in line 17",
-		"19:7: rules: 22: expected a mapping with the keys port, ports, prefix, prefixes, mode, policy, holdout_percent, allow",
+		"19:7: rules: 22: expected a mapping with the keys port, ports, prefix, prefixes, cgroup, cgroups, mode, policy, holdout_percent, allow",
+		"20:15: cgroup: /dev/null: not a directory of cgroup v2: expected a directory of cgroup v2, like system.slice",
+		"21:17: cgroup: /no/such: no such file or directory: expected a directory of cgroup v2, like system.slice",
+		"21:27: cgroup: a mapping: expected a directory of cgroup v2, like system.slice",
+		"21:31: cgroup: : expected a directory of cgroup v2, like system.slice",
 	}
 	_, err := ReadConfig("plait.yaml")
 	if err == nil {
@@ -197,11 +203,11 @@ func TestTooManyRules(t *testing.T) {
 		fmt.Fprintf(&text, "    - port: %d\n", port)
 	}
 	inDirectory(t, text.String())
-	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 63 {
-		t.Errorf("62 rules: %v, %d levers, want no error and 63", err, len(c.levers()))
+	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.levers()) != 64 {
+		t.Errorf("63 rules: %v, %d levers, want no error and 64", err, len(c.levers()))
 	}
-	inDirectory(t, text.String()+"    - port: 64\n")
-	want := "plait.yaml:65:7: rules: 63: expected at most 62"
+	inDirectory(t, text.String()+"    - port: 65\n")
+	want := "plait.yaml:66:7: rules: 64: expected at most 63"
 	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
 		t.Errorf("64 rules: got %v, want %s", err, want)
 	}

@@ -79,7 +79,7 @@ func handler(c Controlled) http.Handler {
 // listen makes the socket, for root alone. One that a dead daemon left is replaced.
 func listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the control socket: %w", err)
+		return nil, fmt.Errorf("make the directory of the control socket: %w; name another path as control in the configuration", err)
 	}
 	if other, err := net.Dial("unix", path); err == nil {
 		_ = other.Close()
@@ -97,7 +97,7 @@ func listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	syscall.Umask(old)
 	if err != nil {
-		return nil, fmt.Errorf("make the control socket: %w", err)
+		return nil, fmt.Errorf("make the control socket: %w; name another path as control in the configuration", err)
 	}
 	return l, nil
 }

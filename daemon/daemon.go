@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -60,13 +59,6 @@ type socket struct {
 	seen      time.Time
 }
 
-// policy is one entry of the kernel half's table: what is configured, compiled.
-type policy struct {
-	lever  Lever
-	choose func() congestion.Policy
-	kernel bpf.Policy
-}
-
 // Daemon is a running plait.
 type Daemon struct {
 	options Options
@@ -78,9 +70,10 @@ type Daemon struct {
 	config   Config
 	policies []policy // by the kernel half's index; 0 is for what no rule matches
 	sockets  map[uint64]*socket
-	reverted map[netip.Prefix]bool // destinations given back to the default
+	reverted map[destination]PrefixStatus // given back to the default; as they were then
 	compared time.Time
-	samples  int // since the last heartbeat
+	dropped  uint64 // choices there was no room for
+	samples  int    // since the last heartbeat
 	every    time.Duration
 }
 
@@ -96,57 +89,6 @@ func fallback() (out [16]uint8, err error) {
 	}
 	copy(out[:15], text)
 	return out, nil
-}
-
-// compile turns a configured lever into an entry of the kernel half's table. What a policy starts with is what it chooses of a
-// socket about which nothing is known.
-func compile(l Lever) (policy, error) {
-	p := policy{lever: l, kernel: bpf.Policy{HoldoutPpm: uint32(l.HoldoutPercent * 10000)}}
-	name := l.Policy
-	if l.Allow == Aggressive && name == defaultPolicy {
-		name += ":aggressive"
-	}
-	choose, err := congestion.New(name)
-	if err != nil {
-		return p, err
-	}
-	p.choose = choose
-	first := choose().Choose(signals.Sample{Algorithm: signals.Cubic})
-	p.kernel.Algorithm, p.kernel.Bulk = uint8(first.Algorithm), uint8(first.Bulk)
-	switch l.Mode {
-	case On:
-		p.kernel.Managed = 1
-	case Observe:
-		p.kernel.Observed = 1
-	}
-	return p, nil
-}
-
-// install writes the configuration into the kernel half.
-func (d *Daemon) install(c Config) error {
-	var table []policy
-	for _, l := range c.levers() {
-		p, err := compile(l)
-		if err != nil {
-			return err
-		}
-		table = append(table, p)
-	}
-	for i, p := range table {
-		if err := d.kernel.setPolicy(uint32(i), p.kernel); err != nil {
-			return err
-		}
-	}
-	if err := d.kernel.setRules(c.Congestion.Rules); err != nil {
-		return err
-	}
-	for p := range d.reverted { // the rules above replaced them
-		if err := d.kernel.leave(p); err != nil {
-			return err
-		}
-	}
-	d.config, d.policies = c, table
-	return nil
 }
 
 // act is what happens with one sample.
@@ -168,8 +110,8 @@ func (d *Daemon) act(s sample) error {
 		d.kernel.forget(s.Cookie)
 		return nil
 	}
-	if int(s.policy) >= len(d.policies) {
-		return nil // of a configuration that is no more
+	if s.generation != d.kernel.control.Generation {
+		return nil // under rules that are no more; the next one will be under those of now
 	}
 	p := d.policies[s.policy]
 	k, known := d.sockets[s.Cookie]
@@ -182,12 +124,22 @@ func (d *Daemon) act(s sample) error {
 	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil
 	}
+	if p.lever.Mode == On {
+		err := d.kernel.choose(s.Cookie, k.choice.Algorithm, k.choice.Bulk)
+		if full(err) {
+			if d.dropped == 0 {
+				fmt.Fprintf(d.options.Log, "no room for the choices of so many connections: they stay with what their policy begins with until others end; plait status counts\n")
+			}
+			d.dropped++
+			return nil // the next sample tries again
+		}
+		if err != nil {
+			return err
+		}
+	}
 	k.algorithm, k.bulk = k.choice.Algorithm, k.choice.Bulk
 	fmt.Fprintf(d.options.Log, "%s %s-%s: %s, transfers %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
-	if p.lever.Mode != On {
-		return nil
-	}
-	return d.kernel.choose(s.Cookie, k.algorithm, k.bulk)
+	return nil
 }
 
 // runSamples reads samples until the kernel half is closed.
@@ -245,11 +197,24 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := loadKernel(bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name})
+	if c.Cgroup == "" { // there was no mount when the configuration was read
+		if c.Cgroup, err = FindCgroup(); err != nil {
+			return nil, err
+		}
+	}
+	cgroup, err := cgroupID(c.Cgroup)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
+	}
+	spec, linked, err := bpf.Load()
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{options: o, kernel: k, upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[netip.Prefix]bool{}, compared: time.Now(), every: minSampleEvery}
+	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{options: o, kernel: k, upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[destination]PrefixStatus{}, compared: time.Now(), every: minSampleEvery}
 	err = d.install(c)
 	if err == nil {
 		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
@@ -257,8 +222,8 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err == nil {
 		err = k.hook(c.Cgroup)
 	}
-	if root, rootErr := FindCgroup(); err == nil && rootErr == nil && root == c.Cgroup {
-		err = k.pass(passTake) // of one cgroup alone, connections that exist are left: a socket does not say whose it is
+	if err == nil {
+		err = k.pass(passTake)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())

@@ -13,7 +13,6 @@ import (
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
-	"plait.dev/plait/lab/netns"
 )
 
 // Ports of the servers that rules are for.
@@ -28,7 +27,10 @@ const takeAll = "  holdout_percent: 0"
 // Which connections plait takes.
 func TestTakes(t *testing.T) {
 	h := newHost(t)
-	before := h.connect(0, "")
+	before, chosenBefore := h.connect(0, ""), h.connect(0, otherChoice)
+	h.enter(h.outside)
+	otherBefore := h.connect(0, "")
+	h.enter(h.cgroup)
 	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portOff))
 	taken := h.connect(0, "")
 	h.uses("new", taken, bpf.Name, bpf.Name)
@@ -40,10 +42,12 @@ func TestTakes(t *testing.T) {
 	other := h.connect(0, "")
 	h.enter(h.cgroup)
 	h.uses("of another cgroup", other, systemDefault, systemDefault)
-	h.uses("before plait came up on a cgroup", before, systemDefault, systemDefault)
+	h.uses("before plait came up", before, bpf.Name, bpf.Name)
+	h.uses("chosen by the application before plait came up", chosenBefore, otherChoice, otherChoice)
+	h.uses("of another cgroup, before plait came up", otherBefore, systemDefault, systemDefault)
 	c := h.status(p).Counters
-	if c["attached"] != 3 || c["held_out"] != 0 || c["refused"] != 0 {
-		t.Errorf("counters %v, want 3 attached: both ends of one connection, one of another", c)
+	if c["attached"] != 5 || c["held_out"] != 0 || c["refused"] != 0 {
+		t.Errorf("counters %v, want 5 attached: both ends of two connections, one of another", c)
 	}
 }
 
@@ -107,6 +111,37 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// The daemon forgets every connection that ends or leaves, also those that no hook was there for when they were made.
+func TestForgets(t *testing.T) {
+	h := newHost(t)
+	before := h.connect(0, "")
+	p := h.up(takeAll)
+	after, asks, leaves := h.connect(0, ""), h.connect(0, bpf.Name), h.connect(0, "")
+	all := []pair{before, after, asks, leaves}
+	for _, c := range all {
+		h.uses("at first", c, bpf.Name, bpf.Name)
+	}
+	known := func(c pair) bool {
+		policy, _ := h.wanted(p, c.server.LocalAddr().String())
+		return policy != ""
+	}
+	h.eventually(5*time.Second, "the daemon knows all senders", func() bool {
+		for _, c := range all {
+			h.must(transfer(c, 1000))
+		}
+		return !slices.ContainsFunc(all, func(c pair) bool { return !known(c) })
+	})
+	for _, c := range all[:3] {
+		c.close()
+	}
+	raw, err := leaves.server.SyscallConn()
+	h.must(err)
+	h.must(chosen(otherChoice)("", "", raw))
+	h.eventually(5*time.Second, "the daemon knows none of them", func() bool { return !slices.ContainsFunc(all, known) })
+	h.reload(p, takeAll)
+	h.uses("which left", leaves, bpf.Name, otherChoice)
+}
+
 // After down connections carry on, on the default, and nothing is left.
 func TestDown(t *testing.T) {
 	h := newHost(t)
@@ -156,34 +191,14 @@ func TestKilled(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
 	linked := h.status(p).Linked
-	const connections, chunk = 4, 64 << 10
-	stop := make(chan struct{})
-	var all sync.WaitGroup
+	const connections = 4
 	var pairs []pair
 	for range connections {
 		c := h.connect(0, "")
 		h.uses("before", c, bpf.Name, bpf.Name)
 		pairs = append(pairs, c)
-		all.Go(func() {
-			for at := 0; ; at += chunk {
-				select {
-				case <-stop:
-					return
-				case <-time.After(5 * time.Millisecond):
-				}
-				sent := make(chan error, 1)
-				go func() { sent <- send(c.server, at, chunk) }()
-				if err := receive(c.client, at, chunk); err != nil {
-					t.Error(err)
-					return
-				}
-				if err := <-sent; err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
 	}
+	quiet := h.busy(pairs)
 	time.Sleep(300 * time.Millisecond) // of traffic
 	p.kill()
 	begin := time.Now()
@@ -202,8 +217,7 @@ func TestKilled(t *testing.T) {
 	if took < stale-2*beatEvery {
 		t.Errorf("back after %v, when a daemon that is only slow may still live", took)
 	}
-	close(stop)
-	all.Wait()
+	quiet()
 	for _, c := range pairs {
 		c.close() // receivers, which send nothing, do not notice: they keep the programs
 	}
@@ -271,7 +285,7 @@ func TestControlUnwritable(t *testing.T) {
 	file := filepath.Join(h.dir, "file")
 	h.must(os.WriteFile(file, nil, 0o600))
 	for control, says := range map[string]string{
-		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory",
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
 		"/proc/sys/net/ipv4/plait.control": "make the control socket: ",
@@ -282,31 +296,6 @@ func TestControlUnwritable(t *testing.T) {
 		}
 		h.clean(control)
 	}
-}
-
-// A configuration with mistakes changes nothing; one without is for new connections.
-func TestReload(t *testing.T) {
-	h := newHost(t)
-	p := h.up(takeAll)
-	open := h.connect(portNew, "")
-	h.uses("before", open, bpf.Name, bpf.Name)
-	h.write(p.config, p.Path(), fmt.Sprintf("  holdout_percent: 100\n  rules:\n    - {port: %d, mode: of}", portNew))
-	want := p.config + ":7:26: mode: of: expected off?"
-	if err := p.Reload(); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("reload with a mistake: got %v, want %s", err, want)
-	}
-	h.uses("after a mistake", h.connect(portNew, ""), bpf.Name, bpf.Name)
-	if s := h.status(p); s.HoldoutPercent != 0 || s.Rules != 0 {
-		t.Errorf("after a mistake the status is %+v, want the old configuration", s)
-	}
-	h.write(p.config, p.Path(), fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
-	h.must(p.Reload())
-	h.uses("with the new rule", h.connect(portNew, ""), bpf.Name, systemDefault)
-	h.uses("open since before the rule", open, bpf.Name, bpf.Name)
-	h.transfers("open since before the rule", open)
-	h.write(p.config, p.Path(), takeAll)
-	h.must(p.Reload())
-	h.uses("without the rule again", h.connect(portNew, ""), bpf.Name, bpf.Name)
 }
 
 // Many short connections: none fails, each end is counted once, and the daemon remembers none of them.
@@ -348,27 +337,29 @@ func TestShortConnections(t *testing.T) {
 	h.clean("after down")
 }
 
-// Connections of another network namespace in the same cgroup are taken too, and come back by themselves: no pass reaches them.
+// Connections of other network namespaces in the same cgroup are taken too, also those that were there before. plait down brings them
+// back at once where the namespace can be found; elsewhere they come back by themselves.
 func TestOtherNamespace(t *testing.T) {
 	h := newHost(t)
-	other := h.ns + "-2"
-	h.ip("netns add " + other)
-	t.Cleanup(func() { h.ip("netns del " + other) })
-	h.ip("-n " + other + " link set lo up")
-	h.must(netns.Do(other, func() error { return os.WriteFile(current, []byte(systemDefault), 0) }))
+	other, hidden := h.second("-2"), h.second("-3")
+	before := other.connect(0, "")
 	p := h.up(takeAll)
-	h2 := *h
-	h2.ns = other
-	c := h2.connect(0, "")
+	c, lost := other.connect(0, ""), hidden.connect(0, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it
+	h.uses("of another namespace, before plait", before, bpf.Name, bpf.Name)
 	h.uses("of another namespace", c, bpf.Name, bpf.Name)
+	h.uses("of one without a name", lost, bpf.Name, bpf.Name)
 	_, err := p.Stop(t.Context())
 	h.must(err)
+	h.uses("of another namespace, after down", before, systemDefault, systemDefault)
+	h.uses("of another namespace, after down", c, systemDefault, systemDefault)
+	h.uses("of one without a name, after down", lost, bpf.Name, bpf.Name)
 	at := 0
 	h.eventually(stale+2*time.Second, "the sender is back on "+systemDefault, func() bool {
-		h.must(send(c.server, at, 1000))
-		h.must(receive(c.client, at, 1000))
+		h.must(send(lost.server, at, 1000))
+		h.must(receive(lost.client, at, 1000))
 		at += 1000
-		_, server := h.congestion(c)
+		_, server := h.congestion(lost)
 		return server == systemDefault
 	})
 }

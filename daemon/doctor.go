@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // Health is how a check came out.
@@ -136,6 +137,22 @@ func FindCgroup() (string, error) {
 		return "", fmt.Errorf("find cgroup v2: %w", err)
 	}
 	return cgroupMount(string(mounts))
+}
+
+// cgroupID is the number of a cgroup (v2) in the kernel, which for a directory of kernfs is the inode's.
+func cgroupID(path string) (uint64, error) {
+	var fs unix.Statfs_t
+	var file unix.Stat_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return 0, err
+	}
+	if err := unix.Stat(path, &file); err != nil {
+		return 0, err
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC || file.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0, errors.New("not a directory of cgroup v2")
+	}
+	return file.Ino, nil
 }
 
 func checkCgroup(mount string, err error) Check {

@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +36,9 @@ const (
 
 // daemonVariable makes this program the daemon with the configuration file it names.
 const daemonVariable = "PLAIT_TEST_DAEMON"
+
+// The main thread stays with the main goroutine: netns.Do on it would leave it, and with it this process, in a test's namespace.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(daemonVariable); path != "" {
@@ -94,6 +99,18 @@ func newHost(tb testing.TB) *host {
 	h.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
 	h.eventually(30*time.Second, "the name is free: another plait is up on this machine", func() bool { return !registered() })
 	return h
+}
+
+// second is the same host with another network namespace.
+func (h *host) second(suffix string) *host {
+	h.Helper()
+	other := *h
+	other.ns += suffix
+	h.ip("netns add " + other.ns)
+	h.Cleanup(func() { _ = exec.Command("ip", "netns", "del", other.ns).Run() }) // a test may have done it
+	h.ip("-n " + other.ns + " link set lo up")
+	other.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
+	return &other
 }
 
 func (h *host) must(err error) {
@@ -326,6 +343,31 @@ func (h *host) transfers(what string, p pair) {
 	if err := transfer(p, 4<<20); err != nil {
 		h.Errorf("%s: %v", what, err)
 	}
+}
+
+// busy keeps sending on connections, and checks every byte, until what it returns is called.
+func (h *host) busy(pairs []pair) (quiet func()) {
+	const chunk = 64 << 10
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, c := range pairs {
+		all.Go(func() {
+			for at := 0; ; at += chunk {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				sent := make(chan error, 1)
+				go func() { sent <- send(c.server, at, chunk) }()
+				if err := errors.Join(receive(c.client, at, chunk), <-sent); err != nil {
+					h.Error(err)
+					return
+				}
+			}
+		})
+	}
+	return func() { close(stop); all.Wait() }
 }
 
 // clean checks that nothing of plait is left in the kernel: neither the name nor a program.

@@ -22,12 +22,6 @@ import (
 	"plait.dev/plait/signals"
 )
 
-// What a pass over all TCP sockets does (bpf/host.h).
-const (
-	passTake    uint32 = 1
-	passRelease uint32 = 2
-)
-
 // available lists the congestion controls of the kernel, current is the system's default.
 const (
 	available = "/proc/sys/net/ipv4/tcp_available_congestion_control"
@@ -50,16 +44,13 @@ type kernel struct {
 // errTaken is why a second plait cannot come up.
 var errTaken = fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
 
-// loadKernel loads the programs and registers the congestion control. No socket uses it yet.
-func loadKernel(control bpf.Control) (k *kernel, err error) {
+// loadKernel loads the programs (bpf.Load) and registers the congestion control. No socket uses it yet.
+func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
 	_ = rlimit.RemoveMemlock() // before Linux 5.11 BPF memory counts against the limit; later it does no harm
 	if registered() {
 		return nil, errTaken
 	}
-	spec, linked, err := bpf.Load()
-	if err != nil {
-		return nil, err
-	}
+	control.Generation, control.Comparison = 1, 1 // what the kernel half has not seen yet is 0
 	k = &kernel{control: control, linked: linked}
 	k.tracing = probeTracing()
 	if k.tracing != nil {
@@ -73,6 +64,9 @@ func loadKernel(control bpf.Control) (k *kernel, err error) {
 	k.Collection, err = ebpf.NewCollection(spec)
 	if errors.Is(err, unix.EEXIST) {
 		return nil, errTaken // by one that came up meanwhile
+	}
+	if verifier := new(ebpf.VerifierError); errors.As(err, &verifier) {
+		return nil, fmt.Errorf("load programs into the kernel: %w; the host is as before; report this with what uname -r says", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load programs into the kernel: %w", err)
@@ -154,27 +148,6 @@ func (k *kernel) hook(cgroup string) error {
 	return nil
 }
 
-// pass visits all TCP sockets of this network namespace.
-func (k *kernel) pass(what uint32) error {
-	if err := k.Variables["plait_pass"].Set(what); err != nil {
-		return fmt.Errorf("set what the pass over all sockets does: %w", err)
-	}
-	it, err := link.AttachIter(link.IterOptions{Program: k.Programs["plait_sockets"]})
-	if err != nil {
-		return fmt.Errorf("attach the pass over all sockets: %w", err)
-	}
-	defer it.Close()
-	r, err := it.Open()
-	if err != nil {
-		return fmt.Errorf("open the pass over all sockets: %w", err)
-	}
-	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("pass over all sockets: %w", err)
-	}
-	return nil
-}
-
 // beat tells the kernel half that the daemon lives, and how often it wants samples.
 func (k *kernel) beat(sampleEvery time.Duration) error {
 	k.control.HeartbeatNs = monotonicNs()
@@ -200,88 +173,6 @@ func (k *kernel) unhook() error {
 	return k.hooked.Close()
 }
 
-// setRules replaces the ports and prefixes that have a policy of their own; rule i has policy i+1.
-func (k *kernel) setRules(rules []Rule) error {
-	ports, prefixes := map[uint32]uint32{}, map[prefixKey]uint32{}
-	for i, r := range rules {
-		for _, p := range r.Ports {
-			ports[uint32(p)] = uint32(i + 1)
-		}
-		for _, p := range r.Prefixes {
-			prefixes[keyOf(p)] = uint32(i + 1)
-		}
-	}
-	if err := replace(k.Maps["plait_ports"], ports); err != nil {
-		return fmt.Errorf("write rules by port: %w", err)
-	}
-	if err := replace(k.Maps["plait_prefixes"], prefixes); err != nil {
-		return fmt.Errorf("write rules by prefix: %w", err)
-	}
-	return nil
-}
-
-// unmanaged is the policy of destinations that were given back to the system's default; the last of the kernel half's table.
-const unmanaged = 63
-
-// leave keeps new connections to a prefix on the system's default.
-func (k *kernel) leave(p netip.Prefix) error {
-	if err := k.setPolicy(unmanaged, bpf.Policy{}); err != nil {
-		return err
-	}
-	if err := k.Maps["plait_prefixes"].Put(keyOf(p), uint32(unmanaged)); err != nil {
-		return fmt.Errorf("leave %s to the system's default: %w", p, err)
-	}
-	return nil
-}
-
-// prefixKey is the key of the kernel half's longest-prefix match: IPv4 as mapped addresses.
-type prefixKey struct {
-	Bits    uint32
-	Address [16]byte
-}
-
-func keyOf(p netip.Prefix) prefixKey {
-	bits := p.Bits()
-	if p.Addr().Is4() {
-		bits += 96
-	}
-	return prefixKey{uint32(bits), p.Addr().As16()}
-}
-
-// replace makes a map hold exactly what is wanted. New entries come before old ones go, so that none is missing meanwhile.
-func replace[K comparable](m *ebpf.Map, want map[K]uint32) error {
-	for key, value := range want {
-		if err := m.Put(key, value); err != nil {
-			return err
-		}
-	}
-	var key K
-	var value uint32
-	var old []K
-	it := m.Iterate()
-	for it.Next(&key, &value) {
-		if _, ok := want[key]; !ok {
-			old = append(old, key)
-		}
-	}
-	if err := it.Err(); err != nil {
-		return err
-	}
-	for _, key := range old {
-		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (k *kernel) setPolicy(index uint32, p bpf.Policy) error {
-	if err := k.Maps["plait_policies"].Put(index, p); err != nil {
-		return fmt.Errorf("write policy %d: %w", index, err)
-	}
-	return nil
-}
-
 // choose sets the algorithms of one socket from its next round trip or burst on.
 func (k *kernel) choose(cookie uint64, algorithm, bulk signals.Algorithm) error {
 	if err := k.Maps["plait_choices"].Put(cookie, bpf.Choice{Algorithm: uint8(algorithm), Bulk: uint8(bulk)}); err != nil {
@@ -304,10 +195,11 @@ type flow struct {
 // sample is what the kernel half said about a socket.
 type sample struct {
 	signals.Sample
-	flow     flow
-	policy   uint8
-	observed bool // on the system's default; policies read it as CUBIC
-	closed   bool
+	flow       flow
+	policy     uint8
+	generation uint32 // of the rules the policy is from
+	observed   bool   // on the system's default; policies read it as CUBIC
+	closed     bool
 }
 
 // read waits for the next sample. It returns os.ErrClosed after Close.
@@ -341,9 +233,10 @@ func (k *kernel) read() (sample, error) {
 			Remote: netip.AddrPortFrom(netip.AddrFrom16(s.Flow.Remote).Unmap(), s.Flow.RemotePort),
 			Netns:  s.Flow.Netns,
 		},
-		policy:   s.Policy,
-		observed: s.Algorithm == toDefault,
-		closed:   s.Closed != 0,
+		policy:     s.Policy,
+		generation: s.Generation,
+		observed:   s.Algorithm == toDefault,
+		closed:     s.Closed != 0,
 	}, nil
 }
 
@@ -368,6 +261,20 @@ func (k *kernel) latencies() (map[bpf.Prefix]bpf.Latency, error) {
 		return nil, fmt.Errorf("read latencies: %w", err)
 	}
 	return out, nil
+}
+
+// clearLatencies begins the comparison anew.
+func (k *kernel) clearLatencies() error {
+	all, err := k.latencies()
+	if err != nil {
+		return err
+	}
+	for key := range all {
+		if err := k.Maps["plait_latencies"].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("clear latencies: %w", err)
+		}
+	}
+	return nil
 }
 
 // Close takes everything out of the kernel. Sockets that still use the congestion control keep it alive until they leave.

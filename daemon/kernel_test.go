@@ -174,15 +174,18 @@ func TestKernelRefuses(t *testing.T) {
 	}
 }
 
-// Connections that are there when plait comes up on a whole host are taken, and given back with what they carry. The pass is made
-// by itself: the hook of a whole host would take other programs' connections on the machine that runs this test.
+// The pass over all sockets by itself: connections that are there are taken, and given back with what they carry.
 func TestExistingConnections(t *testing.T) {
 	h := newHost(t)
 	open, own := h.connect(0, ""), h.connect(0, otherChoice)
 	var name [16]uint8
 	copy(name[:], systemDefault)
+	cgroup, err := cgroupID(h.cgroup)
+	h.must(err)
+	spec, linked, err := bpf.Load()
+	h.must(err)
 	h.in(func() error {
-		k, err := loadKernel(bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name})
+		k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name, Cgroup: cgroup})
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ type counterMetric struct {
 	labels  []string
 }
 
-// counterMetrics lists the counters of struct plait_counters (bpf/abi.h).
+// counterMetrics lists the counters of a Status.
 func counterMetrics() []counterMetric {
 	connections := prometheus.NewDesc("plait_connections_total",
 		"Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default when plait went or was silent.", []string{"kind"}, nil)
@@ -43,6 +43,7 @@ func counterMetrics() []counterMetric {
 		of("attached"), of("held_out"), of("refused"), of("fell_back"),
 		single("switches", "Changes of congestion control on running connections."),
 		single("samples_dropped", "Samples lost because the daemon did not read them in time."),
+		single("choices_dropped", "Choices there was no room for, of more connections than plait can choose for; tried again."),
 		single("bursts_unmeasured", "Bursts whose end was not seen."),
 	}
 }

@@ -21,7 +21,7 @@ func TestMetrics(t *testing.T) {
 	}
 	s := Status{
 		Version: "1.2.3", Mode: On, Policy: "plait", HoldoutPercent: 5, UpSince: time.UnixMilli(1234500),
-		Counters: map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "bursts_unmeasured": 3},
+		Counters: map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3},
 		Sockets:  []SocketStatus{{Algorithm: "burst"}, {Algorithm: "burst"}, {Algorithm: "cubic"}},
 		Prefixes: []PrefixStatus{
 			prefix(Histogram{Counts: counts(map[int]uint64{0: 3})}, Histogram{}, Worse, true),
@@ -34,6 +34,9 @@ func TestMetrics(t *testing.T) {
 # HELP plait_bursts_unmeasured_total Bursts whose end was not seen.
 # TYPE plait_bursts_unmeasured_total counter
 plait_bursts_unmeasured_total 3
+# HELP plait_choices_dropped_total Choices there was no room for, of more connections than plait can choose for; tried again.
+# TYPE plait_choices_dropped_total counter
+plait_choices_dropped_total 6
 # HELP plait_connections_total Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default when plait went or was silent.
 # TYPE plait_connections_total counter
 plait_connections_total{kind="attached"} 10
@@ -68,7 +71,7 @@ plait_start_time_seconds 1234.5
 # TYPE plait_switches_total counter
 plait_switches_total 7
 `
-	names := []string{"plait_bursts_unmeasured_total", "plait_connections_total", "plait_holdout_ratio", "plait_info", "plait_prefixes",
+	names := []string{"plait_bursts_unmeasured_total", "plait_choices_dropped_total", "plait_connections_total", "plait_holdout_ratio", "plait_info", "plait_prefixes",
 		"plait_reverted_prefixes", "plait_samples_dropped_total", "plait_sockets", "plait_start_time_seconds", "plait_switches_total"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

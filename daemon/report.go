@@ -13,11 +13,14 @@ import (
 	"github.com/cilium/ebpf"
 
 	"plait.dev/plait/bpf"
-	"plait.dev/plait/signals"
 )
 
 // compareEvery is how often destinations are looked at for one where plait does harm.
 const compareEvery = 10 * time.Second
+
+// maxReverted is how many destinations have room in plait_reverted (bpf/rules.h), whatever the rules: each may be there once for every
+// policy of the kernel half's table.
+const maxReverted = 65536 / (maxRules + 1)
 
 // prefixOf is the destination a key of the kernel half stands for.
 func prefixOf(k bpf.Prefix) netip.Prefix {
@@ -54,11 +57,18 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 		m, h := histogram(all[managed]), histogram(all[holdout])
 		p := PrefixStatus{
 			Prefix: prefixOf(key), Managed: NewGroup(m, all[managed].Bytes), Holdout: NewGroup(h, all[holdout].Bytes),
-			Difference: Compare(m, h), Reverted: d.reverted[prefixOf(key)],
+			Difference: Compare(m, h),
 		}
-		if int(key.Policy) < len(d.policies) {
-			p.Policy = d.policies[key.Policy].lever.Policy
+		if int(key.Policy) >= len(d.policies) {
+			continue // of rules that were in force a moment ago
 		}
+		policy := d.policies[key.Policy]
+		p.Policy, p.destination = policy.lever.Policy, destination{p.Prefix, policy.name}
+		if _, reverted := d.reverted[p.destination]; !reverted {
+			out = append(out, p)
+		}
+	}
+	for _, p := range d.reverted {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b PrefixStatus) int {
@@ -67,31 +77,34 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 	return out, nil
 }
 
-// revert gives destinations where plait is worse with confidence back to the system's default, until plait goes down.
+// revert gives destinations where plait is worse with confidence back to the system's default, until plait goes down. Other
+// policies keep theirs.
 func (d *Daemon) revert() error {
 	prefixes, err := d.compare()
 	if err != nil {
 		return err
 	}
+	before := len(d.reverted)
 	for _, p := range prefixes {
-		if p.Difference.Verdict != Worse || d.reverted[p.Prefix] {
+		if _, reverted := d.reverted[p.destination]; p.Difference.Verdict != Worse || reverted || len(d.reverted) == maxReverted {
 			continue
 		}
-		if err := d.kernel.leave(p.Prefix); err != nil {
-			return err
-		}
-		d.reverted[p.Prefix] = true
-		fmt.Fprintf(d.options.Log, "revert %s: bursts take %.2f times as long as on the system's default (95 %% confidence: %.2f to %.2f)\n",
-			p.Prefix, p.Difference.Ratio, p.Difference.Low, p.Difference.High)
-		for cookie, k := range d.sockets {
-			if p.Prefix.Contains(k.last.flow.Remote.Addr()) {
-				if err := d.kernel.choose(cookie, signals.Algorithm(toDefault), signals.Algorithm(toDefault)); err != nil {
-					return err
-				}
-			}
-		}
+		p.Reverted = true
+		d.reverted[p.destination] = p
+		fmt.Fprintf(d.options.Log, "revert %s, policy %s: bursts take %.2f times as long as on the system's default (95 %% confidence: %.2f to %.2f)\n",
+			p.Prefix, p.Policy, p.Difference.Ratio, p.Difference.Low, p.Difference.High)
 	}
-	return nil
+	if len(d.reverted) == before {
+		return nil
+	}
+	if len(d.reverted) == maxReverted {
+		fmt.Fprintf(d.options.Log, "%d destinations are given back, and there is room for no more; where plait is slower at so many, it should not be up\n", maxReverted)
+	}
+	if err := d.kernel.setReverted(d.reverted, d.policies); err != nil {
+		return err
+	}
+	d.kernel.control.Generation++ // connections look for their rules, and leave
+	return d.kernel.beat(d.every)
 }
 
 func (k *socket) status(systemDefault string) SocketStatus {
@@ -131,7 +144,7 @@ func (d *Daemon) Status() Status {
 	}
 	s.Counters = map[string]uint64{
 		"attached": counters.Attached, "held_out": counters.HeldOut, "refused": counters.Refused, "switches": counters.Switches,
-		"samples_dropped": counters.SamplesDropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
+		"samples_dropped": counters.SamplesDropped, "choices_dropped": d.dropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
 	}
 	if s.Prefixes, err = d.compare(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
@@ -150,20 +163,6 @@ func name16(b [16]uint8) string {
 
 // Why implements Controlled.
 func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.Status().Sockets, name) }
-
-// Reload implements Controlled.
-func (d *Daemon) Reload() error {
-	if d.options.ConfigPath == "" {
-		return errors.New("reload: plait runs without a configuration file; start it with --config")
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c, err := d.config.Reread(d.options.ConfigPath)
-	if err != nil {
-		return err
-	}
-	return d.install(c)
-}
 
 // Stop implements Controlled.
 func (d *Daemon) Stop() { d.stop() }

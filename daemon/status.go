@@ -30,7 +30,7 @@ type Status struct {
 	Linked bool `json:"linked"`
 	// Tracing is "on", or why bursts of held-out connections cannot be timed.
 	Tracing string `json:"tracing"`
-	// Counters are those of struct plait_counters (bpf/abi.h), by the names there.
+	// Counters are those of struct plait_counters (bpf/abi.h), by the names there, and choices_dropped, the daemon's own.
 	Counters map[string]uint64 `json:"counters"`
 	Prefixes []PrefixStatus    `json:"prefixes"`
 	// Sockets are those the daemon has samples of.
@@ -68,6 +68,8 @@ type PrefixStatus struct {
 	Difference Comparison   `json:"difference"`
 	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
 	Reverted bool `json:"reverted"`
+
+	destination destination
 }
 
 // SocketStatus is what the daemon knows of one connection and why it uses what it uses.

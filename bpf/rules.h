@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which policy a socket is under: rules by local port, destination prefix and cgroup, and what was given back. */
+#ifndef PLAIT_RULES_H
+#define PLAIT_RULES_H
+
+#include "sock.h"
+
+struct prefix_key {
+	__u32 bits;
+	__u8 address[16]; /* IPv4 as mapped address */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} plait_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix_key);
+	__type(value, __u32);
+} plait_prefixes SEC(".maps");
+
+/* By the cgroup's id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u32);
+} plait_cgroups SEC(".maps");
+
+/* What was given back to the system's default, because plait was slower; holdout is 0. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct plait_prefix);
+	__type(value, __u32);
+} plait_reverted SEC(".maps");
+
+/* The peer's address; IPv4 as mapped address. */
+static __always_inline void remote_of(struct sock *sk, __u32 address[4])
+{
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		for (int i = 0; i < 4; i++)
+			address[i] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[i];
+		return;
+	}
+	address[0] = address[1] = 0;
+	address[2] = bpf_htonl(0xffff);
+	address[3] = sk->__sk_common.skc_daddr;
+}
+
+/* The destination prefix connections are compared in: IPv4 /24, IPv6 /48. */
+static __always_inline void prefix_of(struct sock *sk, struct plait_prefix *p)
+{
+	__u32 *a = (__u32 *)p->address;
+
+	remote_of(sk, a);
+	if (!a[0] && !a[1] && a[2] == bpf_htonl(0xffff)) {
+		a[3] &= bpf_htonl(0xffffff00);
+		return;
+	}
+	a[1] &= bpf_htonl(0xffff0000);
+	a[2] = a[3] = 0;
+}
+
+/* Levels of cgroups looked at, from the socket's own up. */
+#define PLAIT_CGROUP_LEVELS 32
+
+static __always_inline struct cgroup *parent_of(struct cgroup *c)
+{
+	struct cgroup_subsys_state *parent = c->self.parent;
+
+	return parent ? parent->cgroup : 0;
+}
+
+/* Whether the socket is of plait's cgroup or one below. Its cgroup is that of the process that made it, or made its listener. */
+static __always_inline bool in_cgroup(struct sock *sk)
+{
+	struct cgroup *c = sk->sk_cgrp_data.cgroup;
+
+	for (int i = 0; i < PLAIT_CGROUP_LEVELS && c; i++) {
+		if (c->kn->id == plait_daemon.cgroup)
+			return true;
+		c = parent_of(c);
+	}
+	return false;
+}
+
+/* The rule for the socket's cgroup, or for the nearest above. Most hosts have none, and no way to walk. */
+static __always_inline __u32 index_of_cgroup(struct sock *sk)
+{
+	struct cgroup *c = sk->sk_cgrp_data.cgroup;
+	__u32 *found;
+
+	if (!plait_daemon.cgroup_rules)
+		return 0;
+	for (int i = 0; i < PLAIT_CGROUP_LEVELS && c; i++) {
+		__u64 id = c->kn->id;
+
+		found = bpf_map_lookup_elem(&plait_cgroups, &id);
+		if (found)
+			return *found;
+		c = parent_of(c);
+	}
+	return 0;
+}
+
+/* The index of the socket's policy. */
+static __always_inline __u32 index_of(struct sock *sk)
+{
+	struct prefix_key key = { .bits = 128 };
+	__u32 port = sk->__sk_common.skc_num, *found;
+
+	found = bpf_map_lookup_elem(&plait_ports, &port);
+	if (found)
+		return *found;
+	remote_of(sk, (__u32 *)key.address);
+	found = bpf_map_lookup_elem(&plait_prefixes, &key);
+	return found ? *found : index_of_cgroup(sk);
+}
+
+/* The socket's policy, or none if plait has nothing to do with it. */
+static __always_inline struct plait_policy *policy_of(struct sock *sk, __u32 *index)
+{
+	struct plait_prefix prefix = {};
+	struct plait_policy *p;
+
+	*index = index_of(sk);
+	p = bpf_map_lookup_elem(&plait_policies, index);
+	if (!p || (!p->managed && !p->observed))
+		return 0;
+	prefix_of(sk, &prefix);
+	prefix.policy = *index;
+	return bpf_map_lookup_elem(&plait_reverted, &prefix) ? 0 : p;
+}
+
+static __always_inline bool outdated(const struct plait_sock *s)
+{
+	return s->generation != plait_daemon.generation;
+}
+
+/*
+ * Rules may have changed: puts the socket under the policy it has now, and says whether plait goes on with it. It stays in
+ * its group, managed or held out, or the comparison would be one of connections that were moved.
+ */
+static __noinline int revise(struct sock *sk, struct plait_sock *s)
+{
+	struct plait_policy *p;
+	__u32 index;
+
+	if (!sk)
+		return 0;
+	s->generation = plait_daemon.generation; /* before looking: what changes meanwhile is seen the next time */
+	p = policy_of(sk, &index);
+	if (!p || (s->kind == SOCK_MANAGED && !p->managed) || (s->kind == SOCK_OBSERVED && !p->observed)) {
+		if (!s->asked)
+			s->kind = 0;
+		return s->asked;
+	}
+	s->policy = index;
+	s->wanted = p->algorithm;
+	s->wanted_bulk = p->bulk;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/bpf"
+)
+
+// group makes a cgroup.
+func (h *host) group(path string) string {
+	h.Helper()
+	h.must(os.Mkdir(path, 0o755))
+	h.Cleanup(func() { _ = os.Remove(path) }) // it may have been removed
+	return path
+}
+
+// connectFrom makes a connection by a process of a cgroup.
+func (h *host) connectFrom(cgroup string, port int) pair {
+	h.Helper()
+	h.enter(cgroup)
+	defer h.enter(h.cgroup)
+	return h.connect(port, "")
+}
+
+// Rules by cgroup are for sockets of the cgroup and below; the nearest one counts, after ports and prefixes.
+func TestCgroupRules(t *testing.T) {
+	h := newHost(t)
+	outer := h.group(filepath.Join(h.cgroup, "outer"))
+	inner := h.group(filepath.Join(outer, "inner"))
+	below := h.group(filepath.Join(inner, "below"))
+	before := h.connectFrom(outer, 0)
+	mount, err := FindCgroup()
+	h.must(err)
+	relative, err := filepath.Rel(mount, inner)
+	h.must(err)
+	rules := fmt.Sprintf("\n  rules:\n    - {cgroup: %s, mode: off}\n    - {cgroups: [%s], mode: on}\n    - {port: %d, mode: on}", outer, relative, portNew)
+	p := h.up(takeAll + rules)
+	h.uses("of the outer one, before plait", before, systemDefault, systemDefault)
+	h.uses("of no rule's", h.connect(0, ""), bpf.Name, bpf.Name)
+	off := h.connectFrom(outer, 0)
+	h.uses("of the outer one", off, systemDefault, systemDefault)
+	on := h.connectFrom(inner, 0)
+	h.uses("of the inner one", on, bpf.Name, bpf.Name)
+	h.uses("below the inner one", h.connectFrom(below, 0), bpf.Name, bpf.Name)
+	h.uses("to a port with a rule", h.connectFrom(outer, portNew), systemDefault, bpf.Name)
+	h.enter(inner)
+	h.uses("whose process has moved", off, systemDefault, systemDefault)
+	h.enter(h.cgroup)
+
+	// The other way round, for connections that exist and new ones; a prefix beats a cgroup.
+	h.reload(p, takeAll+fmt.Sprintf("\n  rules:\n    - {cgroup: %s, mode: off}", inner))
+	h.uses("of the outer one, after a reload", off, bpf.Name, bpf.Name)
+	h.uses("of the inner one, after a reload", on, systemDefault, systemDefault)
+	h.reload(p, takeAll+fmt.Sprintf("\n  rules:\n    - {cgroup: %s, mode: off}\n    - {prefix: 127.0.0.0/8, mode: on}", inner))
+	h.uses("to a prefix with a rule", h.connectFrom(inner, 0), bpf.Name, bpf.Name)
+
+	// A cgroup that is removed and made again is another one, until a reload.
+	h.reload(p, takeAll+fmt.Sprintf("\n  rules:\n    - {cgroup: %s, mode: off}", below))
+	h.uses("below", h.connectFrom(below, 0), systemDefault, systemDefault)
+	h.must(os.Remove(below))
+	want := fmt.Sprintf("%s:7:16: cgroup: %s: no such file or directory: expected a directory of cgroup v2", p.config, below)
+	if err := p.Reload(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("without the cgroup: got %v, want %s", err, want)
+	}
+	h.must(os.Mkdir(below, 0o755))
+	h.uses("below, made again", h.connectFrom(below, 0), bpf.Name, bpf.Name)
+	h.must(p.Reload())
+	h.uses("below, made again, after a reload", h.connectFrom(below, 0), systemDefault, systemDefault)
+}

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/congestion"
+	"plait.dev/plait/signals"
+)
+
+// policy is one entry of the kernel half's table: what is configured, compiled.
+type policy struct {
+	lever  Lever
+	name   string // of what chooses; with whether it may be aggressive, unlike the lever's
+	choose func() congestion.Policy
+	kernel bpf.Policy
+}
+
+// compile turns a configured lever into an entry of the kernel half's table. What a policy starts with is what it chooses of a
+// socket about which nothing is known.
+func compile(l Lever) (policy, error) {
+	p := policy{lever: l, kernel: bpf.Policy{HoldoutPpm: uint32(l.HoldoutPercent * 10000)}}
+	name := l.Policy
+	if l.Allow == Aggressive && name == defaultPolicy {
+		name += ":aggressive"
+	}
+	choose, err := congestion.New(name)
+	if err != nil {
+		return p, err
+	}
+	p.name, p.choose = name, choose
+	first := choose().Choose(signals.Sample{Algorithm: signals.Cubic})
+	p.kernel.Algorithm, p.kernel.Bulk = uint8(first.Algorithm), uint8(first.Bulk)
+	switch l.Mode {
+	case On:
+		p.kernel.Managed = 1
+	case Observe:
+		p.kernel.Observed = 1
+	}
+	return p, nil
+}
+
+// apply writes a configuration into the kernel half and lets connections look for their rules again. What is known of them and of
+// destinations may be from other rules, so it begins anew.
+func (d *Daemon) apply(c Config, table []policy) error {
+	k := d.kernel
+	for i, p := range table {
+		if err := k.setPolicy(uint32(i), p.kernel); err != nil {
+			return err
+		}
+	}
+	if err := k.setRules(c.Congestion.Rules); err != nil {
+		return err
+	}
+	if err := k.setReverted(d.reverted, table); err != nil {
+		return err
+	}
+	for cookie := range d.sockets {
+		k.forget(cookie)
+	}
+	clear(d.sockets)
+	k.control.Generation++
+	k.control.Comparison++
+	if err := k.beat(d.every); err != nil {
+		return err
+	}
+	if err := k.clearLatencies(); err != nil {
+		return err
+	}
+	d.config, d.policies = c, table
+	return nil
+}
+
+// install puts a configuration in force. If that fails, the one before is in force again.
+func (d *Daemon) install(c Config) error {
+	var table []policy
+	for _, l := range c.levers() {
+		p, err := compile(l)
+		if err != nil {
+			return err
+		}
+		table = append(table, p)
+	}
+	err := d.apply(c, table)
+	if err == nil || d.policies == nil {
+		return err
+	}
+	if again := d.apply(d.config, d.policies); again != nil {
+		return fmt.Errorf("put the configuration in force: %w; the old one could not be put back (%w): run plait down and plait up", err, again)
+	}
+	return fmt.Errorf("put the configuration in force: %w; the old one is in force again", err)
+}
+
+// Reload implements Controlled.
+func (d *Daemon) Reload() error {
+	if d.options.ConfigPath == "" {
+		return errors.New("reload: plait runs without a configuration file; start it with --config")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, err := d.config.Reread(d.options.ConfigPath)
+	if err != nil {
+		return err
+	}
+	if err := d.install(c); err != nil {
+		return err
+	}
+	if err := d.kernel.pass(passRevise); err != nil {
+		return fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/signals"
+)
+
+// reload puts another configuration in force.
+func (h *host) reload(p *process, congestion string) {
+	h.Helper()
+	h.write(p.config, p.Path(), congestion)
+	h.must(p.Reload())
+}
+
+// sends makes the server send, so that its end sees its rules: at is how much was sent before.
+func (h *host) sends(p pair, at int) {
+	h.Helper()
+	for i := range 3 {
+		h.must(send(p.server, at+i*1000, 1000))
+		h.must(receive(p.client, at+i*1000, 1000))
+	}
+}
+
+// wanted is what the daemon has decided for the connection with this end; "" if it knows nothing of it.
+func (h *host) wanted(p *process, local string) (policy, algorithm string) {
+	h.Helper()
+	for _, s := range h.status(p).Sockets {
+		if s.Local.String() == local {
+			return s.Policy, s.Algorithm
+		}
+	}
+	return "", ""
+}
+
+// A configuration with mistakes changes nothing; one without is for connections that exist as for new ones.
+func TestReload(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	open, own := h.connect(portNew, ""), h.connect(portNew, systemDefault)
+	h.uses("before", open, bpf.Name, bpf.Name)
+	h.write(p.config, p.Path(), fmt.Sprintf("  holdout_percent: 100\n  rules:\n    - {port: %d, mode: of}", portNew))
+	want := p.config + ":7:26: mode: of: expected off?"
+	if err := p.Reload(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("reload with a mistake: got %v, want %s", err, want)
+	}
+	h.uses("after a mistake", h.connect(portNew, ""), bpf.Name, bpf.Name)
+	if s := h.status(p); s.HoldoutPercent != 0 || s.Rules != 0 {
+		t.Errorf("after a mistake the status is %+v, want the old configuration", s)
+	}
+	h.reload(p, fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
+	h.uses("with the new rule", h.connect(portNew, ""), bpf.Name, systemDefault)
+	h.uses("open since before the rule", open, bpf.Name, systemDefault)
+	h.transfers("open since before the rule", open)
+	h.reload(p, "  mode: off")
+	h.uses("mode off", open, systemDefault, systemDefault)
+	h.reload(p, takeAll)
+	h.uses("without the rule again", h.connect(portNew, ""), bpf.Name, bpf.Name)
+	h.uses("open all the time", open, bpf.Name, bpf.Name)
+	h.uses("the default, chosen by the application", own, systemDefault, systemDefault)
+	h.transfers("open all the time", open)
+}
+
+// A connection that stays has the policy of its rule, also if the rule is another, or at another place, than before.
+func TestReloadMovesRules(t *testing.T) {
+	h := newHost(t)
+	rule := func(port int, algorithm string) string {
+		return fmt.Sprintf("\n    - {port: %d, policy: fixed:%s}", port, algorithm)
+	}
+	p := h.up(takeAll + "\n  policy: fixed:bic\n  rules:" + rule(portOff, "hybla") + rule(portNew, "htcp"))
+	one, two, none := h.connect(portOff, ""), h.connect(portNew, ""), h.connect(0, "")
+	at := 0
+	follow := func(what string, want map[*pair]string) {
+		t.Helper()
+		h.eventually(10*time.Second, what, func() bool {
+			ok := true
+			for c, algorithm := range want {
+				h.sends(*c, at)
+				policy, uses := h.wanted(p, c.server.LocalAddr().String())
+				ok = ok && policy == "fixed:"+algorithm && uses == algorithm
+			}
+			at += 3000
+			time.Sleep(minSampleEvery / 4)
+			return ok
+		})
+	}
+	follow("each by its rule", map[*pair]string{&one: "hybla", &two: "htcp", &none: "bic"})
+	h.reload(p, takeAll+"\n  policy: fixed:reno\n  rules:"+rule(portNew, "vegas")+rule(portOff, "scalable"))
+	follow("each by its rule in another place", map[*pair]string{&one: "scalable", &two: "vegas", &none: "reno"})
+	h.reload(p, takeAll+"\n  policy: fixed:cubic\n  rules:"+rule(portNew, "westwood"))
+	follow("one without its rule", map[*pair]string{&one: "cubic", &two: "westwood", &none: "cubic"})
+	// The comparison has begun anew: of the policies of now alone, and each sender counts once in it.
+	connections := map[string]uint64{}
+	for _, d := range h.status(p).Prefixes {
+		connections[d.Policy] = d.Managed.Connections
+	}
+	if want := map[string]uint64{"fixed:cubic": 2, "fixed:westwood": 1}; !maps.Equal(connections, want) {
+		t.Errorf("connections compared are %v, want %v", connections, want)
+	}
+}
+
+// A sample that was on its way during a reload says nothing about the policy of now.
+func TestReloadOldSamples(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll+"\n  policy: rtcp", new(bytes.Buffer))
+	s := sample{generation: d.kernel.control.Generation, Sample: signals.Sample{Cookie: 1}}
+	h.must(d.install(d.config))
+	h.must(d.act(s))
+	if n := len(d.Status().Sockets); n != 0 {
+		t.Errorf("the daemon remembers %d connections by an old sample, want none", n)
+	}
+	s.generation = d.kernel.control.Generation
+	h.must(d.act(s))
+	if n := len(d.Status().Sockets); n != 1 {
+		t.Errorf("the daemon remembers %d connections by a new sample, want 1", n)
+	}
+}
+
+// Connections of other network namespaces are under the new rules, too: at once, or when they send if the pass cannot find them.
+func TestReloadOtherNamespace(t *testing.T) {
+	h := newHost(t)
+	other, hidden := h.second("-2"), h.second("-3")
+	p := h.up(takeAll)
+	c, lost := other.connect(portNew, ""), hidden.connect(portNew, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it
+	h.uses("before", c, bpf.Name, bpf.Name)
+	h.reload(p, fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}", takeAll, portNew))
+	h.uses("with a rule", c, bpf.Name, systemDefault)
+	h.uses("of a namespace without a name", lost, bpf.Name, bpf.Name)
+	h.sends(lost, 0)
+	h.uses("of a namespace without a name, after it has sent", lost, bpf.Name, systemDefault)
+	h.reload(p, takeAll)
+	h.uses("without the rule again", c, bpf.Name, bpf.Name)
+}
+
+// Held-out connections stay so: a reload that took them would leave nothing to compare with.
+func TestReloadKeepsHoldout(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	c := h.connect(0, "")
+	h.reload(p, takeAll)
+	h.uses("held out", c, systemDefault, systemDefault)
+	h.uses("new", h.connect(0, ""), bpf.Name, bpf.Name)
+}
+
+// A configuration that the kernel takes only half leaves the old one in force.
+func TestReloadFails(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}\n    - {prefix: 192.0.2.0/24, mode: off}", takeAll, portOff), new(bytes.Buffer))
+	h.small(d, "plait_prefixes", 1) // no connection here needs the kernel half's own
+	c := d.config
+	h.must(d.install(c))
+	open := h.connect(0, "")
+	h.write(d.options.ConfigPath, c.Control, fmt.Sprintf("  mode: off\n  rules:\n    - {port: %d, mode: on}\n    - {prefixes: [192.0.2.0/24, 198.51.100.0/24], mode: on}", portNew))
+	h.in(func() error {
+		if err := d.Reload(); err == nil || !strings.HasSuffix(err.Error(), "; the old one is in force again") {
+			t.Errorf("got %v, want that the old configuration is in force", err)
+		}
+		return nil
+	})
+	h.uses("open", open, bpf.Name, bpf.Name)
+	h.sends(open, 0)
+	h.uses("open, after it has sent", open, bpf.Name, bpf.Name)
+	h.uses("new", h.connect(0, ""), bpf.Name, bpf.Name)
+	h.uses("to a port that is off", h.connect(portOff, ""), bpf.Name, systemDefault)
+	if s := d.Status(); s.Mode != On || s.Rules != 2 {
+		t.Errorf("status %+v, want the old configuration", s)
+	}
+	entries := map[prefixKey]uint32{}
+	var key prefixKey
+	var value uint32
+	for it := d.kernel.Maps["plait_prefixes"].Iterate(); it.Next(&key, &value); {
+		entries[key] = value
+	}
+	if len(entries) != 1 || entries[keyOf(c.Congestion.Rules[1].Prefixes[0])] != 2 {
+		t.Errorf("rules by prefix are %v, want 192.0.2.0/24 under policy 2", entries)
+	}
+}

@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/signals"
+)
+
+// inside is a daemon in this process, so that a test can make its kernel half refuse what it asks for. Nothing else runs in it.
+func (h *host) inside(congestion string, log *bytes.Buffer) *Daemon {
+	h.Helper()
+	path := h.dir + "/plait.yaml"
+	h.write(path, h.dir+"/control", congestion)
+	c, err := ReadConfig(path)
+	h.must(err)
+	var d *Daemon
+	h.in(func() (err error) {
+		d, err = open(c, Options{ConfigPath: path, Log: log})
+		return err
+	})
+	h.Cleanup(func() { h.in(d.close) })
+	return d
+}
+
+// small puts a map with room for n entries before the daemon; the kernel half goes on with its own.
+func (h *host) small(d *Daemon, name string, n uint32) {
+	h.Helper()
+	whole := d.kernel.Maps[name]
+	h.Cleanup(func() { whole.Close() })
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: whole.Type(), KeySize: whole.KeySize(), ValueSize: whole.ValueSize(), MaxEntries: n, Flags: whole.Flags()})
+	h.must(err)
+	d.kernel.Maps[name] = m
+}
+
+// The daemon is replaced by another while connections are busy, after plait down and after its death: they go on, and are taken again.
+func TestUpgrade(t *testing.T) {
+	for name, end := range map[string]func(*host, *process){
+		"down": func(h *host, p *process) { _, err := p.Stop(h.Context()); h.must(err) },
+		"kill": func(h *host, p *process) { p.kill(); h.must(Cleanup()) }, // plait down, before Linux 6.4
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			p := h.up(takeAll)
+			pairs := []pair{h.connect(0, ""), h.connect(0, ""), h.connect(0, "")}
+			quiet := h.busy(pairs)
+			time.Sleep(300 * time.Millisecond) // of traffic
+			end(h, p)
+			begin := time.Now()
+			p = h.up(takeAll + "\n  policy: fixed:hybla")
+			t.Logf("up again after %v", time.Since(begin).Round(time.Millisecond))
+			for _, c := range pairs {
+				h.uses("with the next daemon", c, bpf.Name, bpf.Name)
+			}
+			h.eventually(5*time.Second, "the next daemon has all senders", func() bool {
+				return !slices.ContainsFunc(pairs, func(c pair) bool {
+					policy, _ := h.wanted(p, c.server.LocalAddr().String())
+					return policy != "fixed:hybla"
+				})
+			})
+			time.Sleep(stale) // in which nothing of the old one may send them back
+			quiet()
+			for _, c := range pairs {
+				h.uses("in the end", c, bpf.Name, bpf.Name)
+			}
+			if c := h.status(p).Counters; c["attached"] != 6 || c["refused"] != 0 || c["fell_back"] != 0 {
+				t.Errorf("counters %v, want both ends of 3 connections attached, and no trouble", c)
+			}
+			names := h.programs()
+			if once := slices.Compact(slices.Sorted(slices.Values(names))); len(once) != len(names) {
+				t.Errorf("programs in the kernel are %v, want each once", names)
+			}
+			_, err := p.Stop(t.Context())
+			h.must(err)
+			h.clean("after down")
+		})
+	}
+}
+
+// More connections need a choice than there is room for: the daemon goes on, says so once, and chooses when there is room.
+func TestNoRoomForChoices(t *testing.T) {
+	h := newHost(t)
+	var log bytes.Buffer
+	d := h.inside(takeAll+"\n  policy: rtcp", &log)
+	h.small(d, "plait_choices", 1)
+	// R-TCP needs more than one sample for its choice, and begins with another than it makes of these.
+	hear := func(cookie uint64) {
+		t.Helper()
+		for at := range uint64(20) {
+			h.must(d.act(sample{generation: d.kernel.control.Generation, Sample: signals.Sample{
+				Cookie: cookie, AtUs: at * 200000, IntervalUs: 200000, SRTTUs: 300000, MinRTTUs: 290000, RateBps: 20e6, DispersionBps: 20e6,
+				Delivered: 300, LostSingle: 3, CwndSegments: 300, MSS: 1448,
+			}}))
+		}
+	}
+	chosen := func() (cookies []uint64) {
+		var c uint64
+		var choice bpf.Choice
+		for it := d.kernel.Maps["plait_choices"].Iterate(); it.Next(&c, &choice); {
+			cookies = append(cookies, c)
+		}
+		return cookies
+	}
+	hear(1)
+	hear(2)
+	if got := chosen(); !slices.Equal(got, []uint64{1}) {
+		t.Fatalf("choices for %v, want for 1", got)
+	}
+	if n := strings.Count(log.String(), "no room for the choices"); n != 1 || d.Status().Counters["choices_dropped"] == 0 {
+		t.Errorf("said %d times that there is no room, counters %v; want once, and dropped choices", n, d.Status().Counters)
+	}
+	h.must(d.act(sample{closed: true, Sample: signals.Sample{Cookie: 1}}))
+	hear(2)
+	if got := chosen(); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("after the first one has ended there are choices for %v, want for 2", got)
+	}
+}
+
+// More destinations than there is room for: the oldest drop out of the comparison, and so many slower ones do not end the daemon.
+func TestNoRoomForDestinations(t *testing.T) {
+	h := newHost(t)
+	var log bytes.Buffer
+	d := h.inside(takeAll, &log)
+	m := d.kernel.Maps["plait_latencies"]
+	for round := range 2 {
+		for i := range 5000 {
+			a := netip.AddrFrom4([4]byte{10, byte(round), byte(i >> 8), byte(i)})
+			h.must(m.Put(bpf.Prefix{Address: a.As16()}, bpf.Latency{Connections: 1, Bursts: 1}))
+		}
+		if n := len(d.Status().Prefixes); n < 3000 || n > 4096 {
+			t.Errorf("%d destinations, want most of 4096", n)
+		}
+	}
+	h.must(d.kernel.clearLatencies())
+	for i := range 1500 {
+		h.slowerIn(m, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), 0)
+	}
+	h.must(d.revert())
+	h.must(d.revert())
+	reverted := 0
+	for _, p := range d.Status().Prefixes {
+		if p.Reverted {
+			reverted++
+		}
+	}
+	if said := "1024 destinations are given back, and there is room for no more"; reverted != maxReverted || strings.Count(log.String(), said) != 1 {
+		t.Errorf("%d given back, want %d and once in the log: %s", reverted, maxReverted, said)
+	}
+}
+
+// The kernel refuses a program: plait does not come up, says which one, and leaves nothing.
+func TestProgramRefused(t *testing.T) {
+	h := newHost(t)
+	spec, linked, err := bpf.Load()
+	h.must(err)
+	p := spec.Programs["plait_ssthresh"]
+	p.Instructions = asm.Instructions{asm.Return().WithMetadata(p.Instructions[0].Metadata)} // returns what it has not set
+	k, err := loadKernel(spec, linked, bpf.Control{})
+	if k != nil || err == nil || !strings.HasPrefix(err.Error(), "load programs into the kernel: ") || !strings.Contains(err.Error(), "plait_ssthresh") || !strings.HasSuffix(err.Error(), "report this with what uname -r says") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want one line that names plait_ssthresh", err)
+	}
+	h.clean("refused")
+}
