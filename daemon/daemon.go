@@ -57,6 +57,7 @@ type socket struct {
 	choice    congestion.Choice
 	algorithm signals.Algorithm // wanted while the application is the limit
 	bulk      signals.Algorithm // wanted while the path is
+	total     Segments
 	seen      time.Time
 }
 
@@ -178,6 +179,7 @@ func (d *Daemon) act(s sample) error {
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen = s, time.Now()
+	k.total.Add(Segments{uint64(s.Delivered), uint64(s.LostSingle), uint64(s.LostBurst)})
 	k.choice = k.policy.Choose(s.Sample)
 	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil
