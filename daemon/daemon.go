@@ -32,6 +32,9 @@ const (
 	// minSampleEvery is R-TCP's period; maxSampleEvery bounds how long a busy host's sockets wait for a choice.
 	minSampleEvery = 200 * time.Millisecond
 	maxSampleEvery = 60 * time.Second
+	// gather is how long samples gather in the ring buffer, which holds 30,000, before they are read: to be woken for one costs
+	// more than to read it.
+	gather = 20 * time.Millisecond
 	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory; the kernel half keeps its state.
 	forgetAfter = 10 * time.Minute
 )
@@ -205,6 +208,9 @@ func (d *Daemon) runSamples() error {
 		if err != nil {
 			return err
 		}
+		if d.kernel.samples.AvailableBytes() == 0 {
+			time.Sleep(gather)
+		}
 	}
 }
 
@@ -225,12 +231,6 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	for cookie, k := range d.sockets {
-		if time.Since(k.seen) > forgetAfter {
-			delete(d.sockets, cookie)
-			d.kernel.forget(cookie)
-		}
-	}
 	if err := d.kernel.beat(d.every); err != nil {
 		return err
 	}
@@ -238,6 +238,12 @@ func (d *Daemon) tick() error {
 		return nil
 	}
 	d.compared = time.Now()
+	for cookie, k := range d.sockets {
+		if d.compared.Sub(k.seen) > forgetAfter {
+			delete(d.sockets, cookie)
+			d.kernel.forget(cookie)
+		}
+	}
 	return d.revert()
 }
 
