@@ -157,7 +157,9 @@ func (d *Daemon) install(c Config) error {
 func (d *Daemon) act(s sample) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.samples++
+	if !s.closed { // ends come whatever the time between samples is
+		d.samples++
+	}
 	if d.options.SignalLog != nil {
 		line, err := json.Marshal(s.Sample)
 		if err != nil {
