@@ -34,7 +34,7 @@ const (
 	maxSampleEvery = 60 * time.Second
 	// gather is how long samples gather in the ring buffer, which holds 30,000, before they are read: to be woken for one costs
 	// more than to read it.
-	gather = 20 * time.Millisecond
+	gather = 50 * time.Millisecond
 	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory; the kernel half keeps its state.
 	forgetAfter = 10 * time.Minute
 )
