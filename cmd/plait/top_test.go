@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"plait.dev/plait/daemon"
@@ -47,9 +47,9 @@ func watch(t *testing.T, control string, width, height uint16) *screen {
 	s.keys, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	must(err)
 	t.Cleanup(func() { s.keys.Close() })
-	must(unix.IoctlSetPointerInt(int(s.keys.Fd()), unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(int(s.keys.Fd()), unix.TIOCGPTN)
-	must(err)
+	var locked, number int32
+	must(ioctl(s.keys, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)))
+	must(ioctl(s.keys, syscall.TIOCGPTN, unsafe.Pointer(&number)))
 	s.tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(err)
 	t.Cleanup(func() { s.tty.Close() })
@@ -77,8 +77,17 @@ func watch(t *testing.T, control string, width, height uint16) *screen {
 	return s
 }
 
+// ioctl asks a terminal's driver; see ioctl_tty(2).
+func ioctl(terminal *os.File, request uintptr, argument unsafe.Pointer) error {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, terminal.Fd(), request, uintptr(argument)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 func (s *screen) resize(width, height uint16) {
-	if err := unix.IoctlSetWinsize(int(s.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: width, Row: height}); err != nil {
+	size := struct{ rows, columns, x, y uint16 }{rows: height, columns: width}
+	if err := ioctl(s.tty, syscall.TIOCSWINSZ, unsafe.Pointer(&size)); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -102,8 +111,8 @@ func (s *screen) shows(text string) {
 // ends waits for the end of plait top and checks its exit status, and that the terminal is as before.
 func (s *screen) ends(status int) {
 	s.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- s.cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() { _ = s.cmd.Wait(); close(ended) }() // its status is looked at below
 	select {
 	case <-ended:
 	case <-time.After(5 * time.Second):
