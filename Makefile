@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: build deb demo test reproduce bench fuzz lint help
+.PHONY: build deb trydeb demo test reproduce bench fuzz lint help
 
 GO := scripts/go
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -20,6 +20,11 @@ build: ## Build ./plait, one static binary
 
 deb: build ## Make dist/plait_VERSION_ARCHITECTURE.deb
 	packaging/deb plait "$$(cat VERSION)" "$$(dpkg --print-architecture)" dist
+
+trydeb: build ## Try that package on Debians with systemd, in QEMU (as root)
+	@scripts/bootstrap lab
+	packaging/try plait trixie
+	packaging/try plait bookworm
 
 demo: build ## Install what is needed, run the showcase, write a report
 	@scripts/bootstrap lab
@@ -46,7 +51,7 @@ fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 
 lint: ## Run the linters
 	@scripts/bootstrap go lint
-	shellcheck scripts/* packaging/deb .ci/run
+	shellcheck scripts/* packaging/{deb,try,try-guest} .ci/run
 	$(GO) run $(GOLANGCI_LINT) run ./...
 
 help: ## Show this list

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -132,4 +134,153 @@ func throughput(b *testing.B, link string, volume int64) {
 	b.ReportMetric(ways[2].cpu.Seconds()/ways[0].cpu.Seconds(), "plait-times-the-cpu")
 	b.ReportMetric((cpuOf(b, p.cmd.Process.Pid)-begin).Seconds()/(2*gb), "daemon-cpu-s/GB")
 	b.ReportMetric(0, "ns/op") // of all three together, it says nothing
+}
+
+// Connections that are opened, carry 1000 bytes and are closed, as fast as it goes, for a minute in plait's cgroup and a minute out
+// of it, in turns of 5 s, so that what else the machine does is the same for both. Nothing may be left of the connections.
+func BenchmarkConnections(b *testing.B) {
+	h := newHost(b)
+	const threads, turns, turn = 4, 12, 5 * time.Second
+	p := h.up("  policy: rtcp")
+	stays := h.connect(0, "")
+	var n [2]int
+	var took, cpu [2]time.Duration
+	begin := cpuOf(b, p.cmd.Process.Pid)
+	for b.Loop() {
+		for i := range 2 * turns {
+			way := i % 2
+			h.enter([]string{h.outside, h.cgroup}[way])
+			start, used := time.Now(), cpuNow(b)
+			n[way] += h.churn(threads, turn)
+			took[way], cpu[way] = took[way]+time.Since(start), cpu[way]+cpuNow(b)-used
+		}
+	}
+	daemonCPU := cpuOf(b, p.cmd.Process.Pid) - begin
+	most := h.memory(p, "VmHWM")
+	h.settled(p, 1+n[1])
+	dropped := h.status(p).Counters["samples_dropped"]
+	_, err := p.Stop(b.Context())
+	h.must(err)
+	h.uses("one that stays, after down", stays, systemDefault, systemDefault)
+	h.clean("after down")
+	rate := func(way int) float64 { return float64(n[way]) / took[way].Seconds() }
+	each := func(way int) float64 { return float64(cpu[way].Microseconds()) / float64(n[way]) }
+	b.ReportMetric(rate(0), "without-connections/s")
+	b.ReportMetric(rate(1), "plait-connections/s")
+	b.ReportMetric(each(0), "without-cpu-us/connection")
+	b.ReportMetric(each(1), "plait-cpu-us/connection")
+	b.ReportMetric(each(1)/each(0), "plait-times-the-cpu")
+	b.ReportMetric(100*daemonCPU.Seconds()/took[1].Seconds(), "daemon-%-of-a-core")
+	b.ReportMetric(float64(most)/1e6, "daemon-MB-at-most")
+	b.ReportMetric(float64(dropped), "samples-dropped")
+	b.ReportMetric(0, "ns/op")
+}
+
+// A hundred thousand connections, both ends on this host, that have all sent once, and some of which send: what the daemon costs,
+// and what the kernel needs for each socket.
+func BenchmarkSockets(b *testing.B) {
+	for _, rate := range []int{0, 1000, 5000} {
+		b.Run(fmt.Sprintf("bursts=%d", rate), func(b *testing.B) { sockets(b, rate) })
+	}
+}
+
+// A process may have 20,000 files on many systems.
+const (
+	holders    = 12
+	connecting = 100_000 / holders // connections of each
+)
+
+// holder is a process with connections.
+type holder struct {
+	cmd    *exec.Cmd
+	input  io.Closer
+	output *bufio.Reader
+}
+
+func (h *host) hold(rate int) (all []holder) {
+	h.Helper()
+	for i := range holders {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %d", holderVariable, i, connecting, rate/holders))
+		cmd.Stderr = os.Stderr
+		input, err := cmd.StdinPipe()
+		h.must(err)
+		output, err := cmd.StdoutPipe()
+		h.must(err)
+		h.must(netns.Start(h.ns, cmd))
+		h.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		all = append(all, holder{cmd, input, bufio.NewReader(output)})
+	}
+	return all
+}
+
+// say waits until all processes have said a line.
+func (h *host) say(all []holder, want string) {
+	h.Helper()
+	for _, o := range all {
+		if line, err := o.output.ReadString('\n'); line != want+"\n" {
+			h.Fatalf("a process with connections says %q, %v, want %s", line, err, want)
+		}
+	}
+}
+
+// end closes all connections and returns how many bursts there were.
+func (h *host) end(all []holder) (bursts int) {
+	h.Helper()
+	for _, o := range all {
+		h.must(o.input.Close())
+	}
+	for _, o := range all {
+		line, err := o.output.ReadString('\n')
+		h.must(err)
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		h.must(errors.Join(err, o.cmd.Wait()))
+		bursts += n
+	}
+	return bursts
+}
+
+// sockets holds the connections for a minute, while rate of them send a burst of 10 KB each second.
+func sockets(b *testing.B, rate int) {
+	h := newHost(b)
+	const sockets = 2 * holders * connecting
+	slab := func() int { return h.kilobytes("/proc/meminfo", "Slab") }
+	begin := slab()
+	all := h.hold(0)
+	h.say(all, "open")
+	h.say(all, "sent")
+	without := slab() - begin
+	h.end(all)
+	time.Sleep(time.Second) // closed sockets are freed a little later
+
+	p := h.up("")
+	begin = slab()
+	all = h.hold(rate)
+	h.say(all, "open")
+	h.say(all, "sent")
+	with := slab() - begin
+	time.Sleep(5 * time.Second) // the daemon reads what it has been told
+	var took, cpu time.Duration
+	for b.Loop() {
+		begin, used := time.Now(), cpuOf(b, p.cmd.Process.Pid)
+		time.Sleep(time.Minute)
+		took, cpu = took+time.Since(begin), cpu+cpuOf(b, p.cmd.Process.Pid)-used
+	}
+	b.ReportMetric(100*cpu.Seconds()/took.Seconds(), "daemon-%-of-a-core")
+	b.ReportMetric(float64(h.memory(p, "VmRSS"))/1e6, "daemon-MB")
+	asked := time.Now()
+	status := h.status(p) // not before: it takes memory
+	b.ReportMetric(time.Since(asked).Seconds(), "s-for-a-status")
+	b.ReportMetric(float64(len(status.Sockets)), "sockets-the-daemon-knows")
+	b.ReportMetric(float64(status.Counters["samples_dropped"]), "samples-dropped")
+	b.ReportMetric(float64(without)/sockets, "kernel-B/socket-without")
+	b.ReportMetric(float64(with)/sockets, "kernel-B/socket-plait")
+	b.ReportMetric(0, "ns/op")
+	down := time.Now()
+	_, err := p.Stop(b.Context())
+	h.must(err)
+	b.ReportMetric(time.Since(down).Seconds(), "s-to-go-down")
+	if sent := h.end(all); sent < int(took.Seconds())*rate*9/10 {
+		b.Errorf("%d bursts in %v: the machine does not send %d a second", sent, took, rate)
+	}
 }

@@ -70,7 +70,9 @@ func handler(c Controlled) http.Handler {
 	})
 	m.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) { answer(w, struct{}{}, c.Reload()) })
 	m.HandleFunc("POST /down", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, c.Status(), nil) // what is about to be undone
+		last := c.Status()                     // what is about to be undone
+		last.Prefixes, last.Sockets = nil, nil // many megabytes of a busy host, which would keep its connections waiting
+		answer(w, last, nil)
 		c.Stop()
 	})
 	return m

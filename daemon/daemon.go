@@ -31,6 +31,9 @@ const (
 	// minSampleEvery is R-TCP's period; maxSampleEvery bounds how long a busy host's sockets wait for a choice.
 	minSampleEvery = 200 * time.Millisecond
 	maxSampleEvery = 60 * time.Second
+	// gather is how long samples gather in the ring buffer, which holds 30,000, before they are read: to be woken for one costs
+	// more than to read it.
+	gather = 50 * time.Millisecond
 	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory; the kernel half keeps its state.
 	forgetAfter = 10 * time.Minute
 )
@@ -56,6 +59,7 @@ type socket struct {
 	choice    congestion.Choice
 	algorithm signals.Algorithm // wanted while the application is the limit
 	bulk      signals.Algorithm // wanted while the path is
+	total     Segments
 	seen      time.Time
 }
 
@@ -95,7 +99,9 @@ func fallback() (out [16]uint8, err error) {
 func (d *Daemon) act(s sample) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.samples++
+	if !s.closed { // ends come whatever the time between samples is
+		d.samples++
+	}
 	if d.options.SignalLog != nil {
 		line, err := json.Marshal(s.Sample)
 		if err != nil {
@@ -120,6 +126,7 @@ func (d *Daemon) act(s sample) error {
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen = s, time.Now()
+	k.total.Add(Segments{uint64(s.Delivered), uint64(s.LostSingle), uint64(s.LostBurst)})
 	k.choice = k.policy.Choose(s.Sample)
 	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil
@@ -155,6 +162,9 @@ func (d *Daemon) runSamples() error {
 		if err != nil {
 			return err
 		}
+		if d.kernel.samples.AvailableBytes() == 0 {
+			time.Sleep(gather)
+		}
 	}
 }
 
@@ -175,12 +185,6 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	for cookie, k := range d.sockets {
-		if time.Since(k.seen) > forgetAfter {
-			delete(d.sockets, cookie)
-			d.kernel.forget(cookie)
-		}
-	}
 	if err := d.kernel.beat(d.every); err != nil {
 		return err
 	}
@@ -188,6 +192,12 @@ func (d *Daemon) tick() error {
 		return nil
 	}
 	d.compared = time.Now()
+	for cookie, k := range d.sockets {
+		if d.compared.Sub(k.seen) > forgetAfter {
+			delete(d.sockets, cookie)
+			d.kernel.forget(cookie)
+		}
+	}
 	return d.revert()
 }
 

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -211,10 +210,10 @@ func (k *kernel) read() (sample, error) {
 		}
 		return sample{}, fmt.Errorf("read samples: %w", err)
 	}
-	var s bpf.Sample
-	if err := binary.Read(bytes.NewReader(record.RawSample), binary.NativeEndian, &s); err != nil {
-		return sample{}, fmt.Errorf("decode sample: %w", err)
+	if len(record.RawSample) < int(unsafe.Sizeof(bpf.Sample{})) {
+		return sample{}, fmt.Errorf("decode sample: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.Sample{}))
 	}
+	s := (*bpf.Sample)(unsafe.Pointer(unsafe.SliceData(record.RawSample))) // encoding/binary takes most of the daemon's time
 	algorithm := signals.Algorithm(s.Algorithm)
 	if s.Algorithm == toDefault {
 		algorithm = signals.Cubic

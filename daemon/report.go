@@ -117,7 +117,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	}
 	return SocketStatus{
 		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name,
-		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Last: k.last.Sample,
+		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 	}
 }
 

@@ -83,7 +83,23 @@ type SocketStatus struct {
 	Because   string         `json:"because"`
 	// Scores are those of all candidates, if the policy compares.
 	Scores []congestion.Score `json:"scores,omitempty"`
-	Last   signals.Sample     `json:"last"`
+	// Total is since the daemon has had samples of the connection.
+	Total Segments       `json:"total"`
+	Last  signals.Sample `json:"last"`
+}
+
+// Segments counts what samples tell of the packets of one connection or more.
+type Segments struct {
+	Delivered  uint64 `json:"delivered_segments"`
+	LostSingle uint64 `json:"lost_single_segments"` // retransmitted in runs of at most 2, as in signals.Sample
+	LostBurst  uint64 `json:"lost_burst_segments"`  // in longer runs
+}
+
+// Add counts those of another connection, or of another time, too.
+func (s *Segments) Add(other Segments) {
+	s.Delivered += other.Delivered
+	s.LostSingle += other.LostSingle
+	s.LostBurst += other.LostBurst
 }
 
 // ErrNoSocket is why there is nothing to tell about a socket.

@@ -37,7 +37,8 @@ func (d standIn) Status() daemon.Status {
 			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp",
 				Algorithm: "cubic", Wanted: "hybla", Because: "hybla scores less",
 				Scores: []congestion.Score{{Algorithm: signals.Hybla, LatencyMs: 30, LossMs: 10, BottleneckMs: 20}},
-				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1}},
+				Total:  daemon.Segments{Delivered: 1000, LostSingle: 12, LostBurst: 5},
+				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1, BurstLatencyUs: 42000}},
 		},
 		Warnings: []string{"something is odd"},
 	}

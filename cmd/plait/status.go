@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -60,7 +62,7 @@ func newStatus() *cobra.Command {
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), s)
 			}
-			printStatus(c.OutOrStdout(), s, time.Now())
+			printStatus(c.OutOrStdout(), s, time.Now(), maxPrefixes, maxSockets)
 			return nil
 		},
 	}
@@ -75,14 +77,14 @@ func writeJSON(out io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// The longest tables on a terminal; --json has everything.
+// The longest tables of plait status; --json has everything.
 const (
 	maxPrefixes = 20
 	maxSockets  = 20
 )
 
-// printStatus draws what plait status and plait top show.
-func printStatus(out io.Writer, s daemon.Status, now time.Time) {
+// printStatus draws what plait status and plait top show, with so many rows in its tables.
+func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, sockets int) {
 	fmt.Fprintf(out, "plait %s, up for %s, mode %s, policy %s, %g %% held out", s.Version, now.Sub(s.UpSince).Round(time.Second), s.Mode, s.Policy, s.HoldoutPercent)
 	if s.Rules > 0 {
 		fmt.Fprintf(out, ", %d rules", s.Rules)
@@ -92,28 +94,57 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time) {
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "warning:", w)
 	}
-	printPrefixes(out, s.Prefixes)
-	printSockets(out, s.Sockets)
+	printPrefixes(out, s, prefixes)
+	printSockets(out, s, sockets)
 }
 
-// printPrefixes shows the busiest first.
-func printPrefixes(out io.Writer, all []daemon.PrefixStatus) {
-	if len(all) == 0 {
+// printPrefixes shows the busiest first, which is the order they come in.
+func printPrefixes(out io.Writer, s daemon.Status, rows int) {
+	if len(s.Prefixes) == 0 {
 		return
 	}
-	prefixes := slices.Clone(all)
-	slices.SortStableFunc(prefixes, func(a, b daemon.PrefixStatus) int {
-		return int(int64(b.Managed.Bursts+b.Holdout.Bursts) - int64(a.Managed.Bursts+a.Holdout.Bursts))
-	})
 	fmt.Fprintln(out, "\nLatency of bursts, managed / held out (geometric mean); the ratio with its 95 % interval:")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "DESTINATION\tPOLICY\tCONNECTIONS\tMEAN ms\tP95 ms\tRATIO\t")
-	for _, p := range prefixes[:min(len(prefixes), maxPrefixes)] {
+	fmt.Fprintln(t, "DESTINATION\tPOLICY\tCONNECTIONS\tUSES\tRTT ms\tLOST %\tMEAN ms\tP95 ms\tRATIO\t")
+	for _, p := range s.Prefixes[:min(len(s.Prefixes), rows)] {
 		m, h := p.Managed, p.Holdout
-		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%.1f / %.1f\t%.1f / %.1f\t%s\t\n", p.Prefix, p.Policy, m.Connections, h.Connections, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
+		uses, rtt, lost := open(p, s.Sockets)
+		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%s\t%s\t%s\t%.1f / %.1f\t%.1f / %.1f\t%s\t\n",
+			p.Prefix, p.Policy, m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
 	}
 	t.Flush()
-	more(out, len(prefixes), maxPrefixes)
+	more(out, len(s.Prefixes), rows)
+}
+
+// contains says whether a connection is one of a line's destination and policy.
+func contains(p daemon.PrefixStatus, s daemon.SocketStatus) bool {
+	return p.Policy == s.Policy && p.Prefix.Contains(s.Remote.Addr())
+}
+
+// open says of a destination's connections that are there now what they use, the median of their round trips, and their losses.
+func open(p daemon.PrefixStatus, sockets []daemon.SocketStatus) (uses, rtt, lost string) {
+	var rtts []uint32
+	var total daemon.Segments
+	algorithms := map[string]int{}
+	for _, s := range sockets {
+		if !contains(p, s) {
+			continue
+		}
+		rtts = append(rtts, s.Last.SRTTUs)
+		total.Add(s.Total)
+		algorithms[s.Algorithm]++
+	}
+	if len(rtts) == 0 {
+		return "-", "-", "-"
+	}
+	slices.Sort(rtts)
+	return strings.Join(slices.Sorted(maps.Keys(algorithms)), ", "), fmt.Sprintf("%.1f", float64(rtts[len(rtts)/2])/1000), losses(total)
+}
+
+// losses are shares of what was delivered: lost singly, and in runs.
+func losses(n daemon.Segments) string {
+	delivered := float64(max(n.Delivered, 1))
+	return fmt.Sprintf("%.2f / %.2f", 100*float64(n.LostSingle)/delivered, 100*float64(n.LostBurst)/delivered)
 }
 
 // ratio says how much slower or faster managed connections are, and how sure that is.
@@ -135,23 +166,33 @@ func ratio(p daemon.PrefixStatus) string {
 }
 
 // printSockets shows the connections heard of last.
-func printSockets(out io.Writer, all []daemon.SocketStatus) {
-	if len(all) == 0 {
+func printSockets(out io.Writer, s daemon.Status, rows int) {
+	if len(s.Sockets) == 0 {
 		return
 	}
-	sockets := slices.Clone(all)
-	slices.SortStableFunc(sockets, func(a, b daemon.SocketStatus) int {
-		return int(int64(b.Last.AtUs) - int64(a.Last.AtUs))
-	})
-	fmt.Fprintln(out, "\nConnections; plait why SOCKET gives the reason:")
+	sockets := slices.SortedStableFunc(slices.Values(s.Sockets), func(a, b daemon.SocketStatus) int { return cmp.Compare(b.Last.AtUs, a.Last.AtUs) })
+	fmt.Fprintln(out, "\nConnections, lost singly / in runs, last burst / held out; plait why SOCKET gives the reason:")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SOCKET\tLOCAL\tREMOTE\tUSES\tWANTED\tRTT ms\tRATE Mbit/s\tCWND\t")
-	for _, s := range sockets[:min(len(sockets), maxSockets)] {
-		fmt.Fprintf(t, "sk:%x\t%s\t%s\t%s\t%s\t%.1f\t%.1f\t%d\t\n", s.Cookie, s.Local, s.Remote, s.Algorithm, s.Wanted,
-			float64(s.Last.SRTTUs)/1000, float64(s.Last.RateBps)/1e6, s.Last.CwndSegments)
+	fmt.Fprintln(t, "SOCKET\tLOCAL\tREMOTE\tUSES\tWANTED\tRTT ms\tLOST %\tBURST ms\tRATE Mbit/s\tCWND\t")
+	for _, k := range sockets[:min(len(sockets), rows)] {
+		fmt.Fprintf(t, "sk:%x\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\t%.1f\t%d\t\n", k.Cookie, k.Local, k.Remote, k.Algorithm, k.Wanted,
+			float64(k.Last.SRTTUs)/1000, losses(k.Total), burst(k, s.Prefixes), float64(k.Last.RateBps)/1e6, k.Last.CwndSegments)
 	}
 	t.Flush()
-	more(out, len(sockets), maxSockets)
+	more(out, len(sockets), rows)
+}
+
+// burst is the latency of a connection's last one, and the mean of held-out connections to the same destination.
+func burst(k daemon.SocketStatus, prefixes []daemon.PrefixStatus) string {
+	managed, heldOut := "-", "-"
+	if k.Last.BurstLatencyUs > 0 {
+		managed = fmt.Sprintf("%.1f", float64(k.Last.BurstLatencyUs)/1000)
+	}
+	i := slices.IndexFunc(prefixes, func(p daemon.PrefixStatus) bool { return contains(p, k) })
+	if i >= 0 && prefixes[i].Holdout.Bursts > 0 {
+		heldOut = fmt.Sprintf("%.1f", prefixes[i].Holdout.MeanMs)
+	}
+	return managed + " / " + heldOut
 }
 
 func more(out io.Writer, n, shown int) {

@@ -63,20 +63,28 @@ func top(ctx context.Context, client *daemon.ControlClient) error {
 	fmt.Print(enterScreen)
 	quit := make(chan struct{})
 	go readQuit(os.Stdin, quit)
-	tick := time.NewTicker(topEvery)
-	defer tick.Stop()
-	for {
-		s, err := client.Status()
-		if err != nil {
-			return unanswered(err)
+	answers, failed := make(chan daemon.Status), make(chan error, 1)
+	go func() { // apart from the keys: a daemon that hangs must not keep q waiting
+		for {
+			s, err := client.Status()
+			if err != nil {
+				failed <- err
+				return
+			}
+			answers <- s
+			time.Sleep(topEvery)
 		}
-		fmt.Print(frame(s, time.Now()))
+	}()
+	for {
 		select {
+		case s := <-answers:
+			fmt.Print(frame(s, time.Now()))
+		case err := <-failed:
+			return unanswered(err)
 		case <-quit:
 			return nil
 		case <-ctx.Done():
 			return &exit{status: 130}
-		case <-tick.C:
 		}
 	}
 }
@@ -103,7 +111,8 @@ func frame(s daemon.Status, now time.Time) string {
 
 func draw(s daemon.Status, now time.Time, width, height int) string {
 	var text bytes.Buffer
-	printStatus(&text, s, now)
+	prefixes, sockets := rows(s, height)
+	printStatus(&text, s, now, prefixes, sockets)
 	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 	lines = lines[:min(len(lines), height-1)]
 	for i, l := range lines {
@@ -112,4 +121,12 @@ func draw(s daemon.Status, now time.Time, width, height int) string {
 		}
 	}
 	return home + strings.Join(append(lines, "q: quit"), clearLine+"\r\n") + clearLine + clearBelow
+}
+
+// rows shares a screen between the two tables: half for each, or what the other one leaves.
+func rows(s daemon.Status, height int) (prefixes, sockets int) {
+	const around = 2 + 2*4 + 1 // head, blank line, title, columns and "and more" of both tables, key
+	free := max(0, height-around-len(s.Warnings))
+	prefixes = min(len(s.Prefixes), max(free/2, free-len(s.Sockets)))
+	return prefixes, free - prefixes
 }
