@@ -39,7 +39,8 @@ func (p *rtcp) measure(s signals.Sample) bool {
 }
 
 // bottleneck is the free bandwidth, in kbit/s, at which the algorithm in use has the burst loss nearest to the observed one.
-// Of two as near, the narrower. An algorithm without a column is read as CUBIC, the system's default.
+// Of two as near, the wider: without burst losses the largest bandwidth counts (section 6.3.4). An algorithm without a column is
+// read as CUBIC, the system's default.
 func (p *rtcp) bottleneck(rttMs float64, inUse signals.Algorithm) float64 {
 	g := p.tables.bottleneck
 	if !slices.Contains(g.algorithms, inUse) {
@@ -48,7 +49,7 @@ func (p *rtcp) bottleneck(rttMs float64, inUse signals.Algorithm) float64 {
 	distance := func(kbps float64) float64 { return math.Abs(g.at(rttMs, kbps, inUse) - 100*p.burst.Value()) }
 	best := g.entries[0]
 	for _, kbps := range g.entries {
-		if distance(kbps) < distance(best) {
+		if distance(kbps) <= distance(best) {
 			best = kbps
 		}
 	}

@@ -113,7 +113,7 @@ func TestRTCPPeriods(t *testing.T) {
 	}
 }
 
-// Of equal scores the algorithm in use wins, otherwise the lower number. Of two entries as near the smaller one counts.
+// Of equal scores the algorithm in use wins, otherwise the lower number. Of two bottlenecks as near the wider one counts.
 func TestRTCPTies(t *testing.T) {
 	read := func(text string, entry, value column) *grid {
 		g, err := parseGrid("tie.csv", strings.NewReader(text), entry, value)
@@ -133,7 +133,7 @@ func TestRTCPTies(t *testing.T) {
 	} {
 		p := &rtcp{tables: tied}
 		got := p.Choose(signals.Sample{AtUs: 200_000, IntervalUs: 200_000, SRTTUs: 1, Algorithm: inUse})
-		if got.Algorithm != want || !strings.HasSuffix(got.Because, "(bottleneck 400 kbit/s)") {
+		if got.Algorithm != want || !strings.HasSuffix(got.Because, "(bottleneck 500 kbit/s)") {
 			t.Errorf("with %s in use: %+v, want %s", inUse, got, want)
 		}
 	}

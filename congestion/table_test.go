@@ -156,6 +156,18 @@ func TestThesisTables(t *testing.T) {
 	}
 }
 
+// Every set that is compiled in is a policy that can be had, and of the same nine candidates.
+func TestEmbeddedSets(t *testing.T) {
+	for _, name := range tableSets() {
+		if set := embeddedSet(t, name); len(set.nonburst.algorithms) != 9 {
+			t.Errorf("%s: algorithms %v", name, set.nonburst.algorithms)
+		}
+		if _, err := New("rtcp:" + name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What parses has a value everywhere, so a choice from it cannot miss.
 func FuzzParseGrid(f *testing.F) {
 	f.Add(small)

@@ -25,6 +25,7 @@ type progress struct {
 	name     string
 	cells    int
 	done     int
+	skipped  int // of those done: they took no time
 	running  map[int]string
 	started  time.Time
 	first    time.Time // when the first cell started
@@ -79,10 +80,10 @@ func (p *progress) line() string {
 
 // left is the wall time that remains if the cells to come take as long as those done.
 func (p *progress) left() time.Duration {
-	if p.done == 0 {
+	if p.done == p.skipped {
 		return 0
 	}
-	return time.Since(p.first) / time.Duration(p.done) * time.Duration(p.cells-p.done)
+	return time.Since(p.first) / time.Duration(p.done-p.skipped) * time.Duration(p.cells-p.done)
 }
 
 func clip(s string, width int) string {
@@ -109,6 +110,14 @@ func (p *progress) cellDoing(i int, what string) {
 }
 
 func (p *progress) cellAt(i int, atS float64) { p.cellDoing(i, fmt.Sprintf("%.0f s virtual", atS)) }
+
+// skip counts a cell that had been run before.
+func (p *progress) skip() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	p.skipped++
+}
 
 // finished counts a cell and says so where there is no terminal to draw on.
 func (p *progress) finished(i int, c *result.Cell) {

@@ -25,6 +25,8 @@ type Options struct {
 	Command string
 	// Captures is the directory for packet captures; empty is the current one.
 	Captures string
+	// Before is a result file of the same experiment whose runs are not run again; nil without.
+	Before *result.File
 }
 
 // run is an experiment while it runs.
@@ -55,6 +57,11 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 		}
 		r.bases[c.Spec.Kernel] = b
 	}
+	if o.Before != nil {
+		if err := r.resume(o.Before); err != nil {
+			return nil, err
+		}
+	}
 	err := r.all(ctx)
 	f, fileErr := r.file()
 	if err != nil && f != nil {
@@ -79,6 +86,10 @@ func (r *run) all(ctx context.Context) error {
 		})
 	}
 	for i := range r.cells {
+		if r.results[i] != nil {
+			r.progress.skip()
+			continue
+		}
 		select {
 		case next <- i:
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ type runFlags struct {
 	load     experiment.Options
 	jobs     int
 	json     string
+	resume   bool
 	report   string
 	captures string
 	console  string
@@ -38,6 +40,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.load.Traces, "traces", "", "`directory` with recorded links in mahimahi format, for experiments that replay them")
 	flags.IntVar(&f.jobs, "jobs", 0, "virtual machines at a time (default: one per core)")
 	flags.StringVar(&f.json, "json", "", "write the result `file`; with several experiments a directory")
+	flags.BoolVar(&f.resume, "resume", false, "do not run again what the result file of --json already has")
 	flags.StringVar(&f.report, "report", "", "write an HTML report to this `file`")
 	flags.StringVar(&f.captures, "captures", ".", "`directory` for packet captures (measure.pcap)")
 	flags.StringVar(&f.console, "console", "", "write what the guests' kernels print to this `file`")
@@ -114,6 +117,9 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 
 // outputs makes the directories of the files to be written and sees that they can be, before anything runs.
 func (f *runFlags) outputs(several bool) error {
+	if f.resume && f.json == "" {
+		return errors.New("run: --resume continues the result file of --json; give both")
+	}
 	var dirs []string
 	if f.captures != "." {
 		dirs = append(dirs, f.captures)
@@ -166,7 +172,11 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 	var results []*result.File
 	var problem error
 	for _, e := range experiments {
-		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures})
+		before, err := f.before(e, len(experiments) > 1)
+		if err != nil {
+			return err
+		}
+		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures, Before: before})
 		if r != nil {
 			results = append(results, r)
 			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
@@ -218,11 +228,27 @@ func (f *runFlags) write(r *result.File, several bool) error {
 	if f.json == "" {
 		return nil
 	}
-	path := f.json
+	return result.Write(f.path(r.Experiment.Name, several), r)
+}
+
+// path is where an experiment's result file is.
+func (f *runFlags) path(name string, several bool) string {
 	if several {
-		path += "/" + r.Experiment.Name + ".json"
+		return f.json + "/" + name + ".json"
 	}
-	return result.Write(path, r)
+	return f.json
+}
+
+// before is the result file to be resumed, if there is one.
+func (f *runFlags) before(e loaded, several bool) (*result.File, error) {
+	if !f.resume {
+		return nil, nil
+	}
+	r, err := result.Read(f.path(e.Spec.Name, several))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return r, err
 }
 
 // command is the command line that gives the same numbers again. What does not change them is left out, and of a file's path

@@ -44,6 +44,7 @@ var rules = []rule{
 		why: "an experiment is a question, checked before anything runs"},
 	{in: []string{"./lab/report"}, not: []string{"./..."}, but: []string{"./lab/result", "./lab/experiment"},
 		why: "a report is made from result files alone, also from somebody else's"},
+	{in: []string{"./lab/table"}, not: []string{"./..."}, but: []string{"./lab/result"}, why: "tables are made of result files alone"},
 	{in: []string{"./lab/topo"}, not: []string{"./..."}, but: []string{"./lab/experiment"}, why: "a plan touches no system"},
 	{in: []string{"./lab/emu", "./lab/traffic", "./lab/measure"}, not: []string{"./lab", "./lab/vm", "./lab/image", "./lab/report"},
 		why: "the guest's parts know nothing of the host's"},

@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"plait.dev/plait/lab/result"
+)
+
+// conditions are what a run's numbers depend on besides its parameters, variant and seed: name and value of each.
+func conditions(f *result.File) [][2]string {
+	p := f.Provenance
+	return [][2]string{{"experiment file", f.Experiment.Source}, {"command line", p.Command}, {"guest image", p.Image}, {"kernel", p.Kernel},
+		{"emulator", p.QEMU}, {"clock", p.ClockBase}}
+}
+
+// key tells the runs of one experiment apart. Parameters of a file that was read and of an experiment are of different Go
+// types, and equal as JSON.
+func key(c *result.Cell) (string, error) {
+	text, err := json.Marshal([]any{c.Params, c.Variant, c.Seed})
+	return string(text), err
+}
+
+// resume takes over the valid runs of a result file, which must be of this experiment under the same conditions.
+func (r *run) resume(before *result.File) error {
+	now, err := r.file()
+	if err != nil {
+		return err
+	}
+	was := conditions(before)
+	for i, is := range conditions(now) {
+		if is != was[i] {
+			return fmt.Errorf("resume %s: the result file was made with another %s, so its runs cannot be joined with new ones; name another file, or leave out --resume to run everything",
+				r.exp.Spec.Name, is[0])
+		}
+	}
+	finished := map[string]*result.Cell{}
+	for i := range before.Cells {
+		c := &before.Cells[i]
+		k, err := key(c)
+		if err != nil {
+			return err
+		}
+		if c.Invalid == "" {
+			finished[k] = c
+		}
+	}
+	for i, c := range r.cells {
+		k, err := key(&result.Cell{Params: c.Params, Variant: c.Variant, Seed: c.Seed})
+		if err != nil {
+			return err
+		}
+		r.results[i] = finished[k]
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package lab
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/result"
+)
+
+// interrupted is a run of which nothing is done yet, under conditions that need no machine.
+func interrupted(t *testing.T) *run {
+	t.Helper()
+	e, err := experiment.Load("testdata/interrupt.yaml", experiment.Options{Seeds: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{lab: &Lab{}, exp: e, cells: e.Cells(), bases: map[string]*base{e.Cells()[0].Spec.Kernel: {Digest: "image", Kernel: "6.12.1"}}}
+	r.results = make([]*result.Cell, len(r.cells))
+	return r
+}
+
+// written is the file after two of three cells, one of them invalid, as it is read back.
+func written(t *testing.T) *result.File {
+	t.Helper()
+	r := interrupted(t)
+	for i := range 2 {
+		c := r.cells[i+1]
+		r.results[i+1] = &result.Cell{Params: c.Params, Variant: c.Variant, Seed: c.Seed, VirtualS: float64(i + 1)}
+	}
+	r.results[2].Invalid = "an application failed"
+	f, err := r.file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := result.Encode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = new(result.File)
+	if err := json.Unmarshal(text, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// The valid cell is taken over in its place; the invalid one and the one that is not there are to run.
+func TestResume(t *testing.T) {
+	r := interrupted(t)
+	if err := r.resume(written(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r.results[0] != nil || r.results[1] == nil || r.results[1].VirtualS != 1 || r.results[2] != nil {
+		t.Errorf("taken over: %+v", r.results)
+	}
+}
+
+func TestResumeOtherConditions(t *testing.T) {
+	for _, c := range []struct {
+		change func(*result.File)
+		want   string
+	}{
+		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file,"},
+		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image,"},
+		{func(f *result.File) { f.Provenance.Command += " --set a=1" }, "another command line,"},
+	} {
+		f := written(t)
+		c.change(f)
+		if err := interrupted(t).resume(f); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
