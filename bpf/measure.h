@@ -119,9 +119,9 @@ static __always_inline void burst_ends(struct sock *sk, struct plait_sock *s, __
 	in_flight_ages(s); /* nothing is any more */
 	s->burst_start_us = 0;
 	s->idle_since_us = now_us;
-	s->sample.bursts++;
-	s->sample.burst_bytes = bytes;
-	s->sample.burst_latency_us = latency_us;
+	s->gathered.bursts++;
+	s->gathered.burst_bytes = bytes;
+	s->gathered.burst_latency_us = latency_us;
 	if (++s->min_rtt_bursts >= MIN_RTT_BURSTS)
 		extremes_age(s, now_us);
 	latency_add(sk, s, latency_us, bytes);
@@ -175,12 +175,12 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 		if (!s->round_losses)
 			s->lost_in_flight = rs->prior_in_flight;
 		s->round_losses += rs->losses;
-		s->sample.rtt_at_loss_us = s->last_rtt_us;
+		s->gathered.rtt_at_loss_us = s->last_rtt_us;
 		/* A connection that was there before has no hook for retransmissions: what one ACK shows as lost is the run. */
 		if (!s->hooked && rs->losses >= 3)
-			s->sample.lost_burst += rs->losses;
+			s->gathered.lost_burst += rs->losses;
 		else if (!s->hooked)
-			s->sample.lost_single += rs->losses;
+			s->gathered.lost_single += rs->losses;
 	} else {
 		s->in_flight = max(s->in_flight, rs->prior_in_flight);
 	}
@@ -191,11 +191,11 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 		if (!s->min_rtt_us || rtt_us < s->min_rtt_us)
 			s->min_rtt_us = rtt_us;
 	}
-	s->sample.delivered += rs->acked_sacked;
+	s->gathered.delivered += rs->acked_sacked;
 	if (rs->delivered > 0 && rs->interval_us > 0) {
 		__u64 rate_Bps = (__u64)rs->delivered * tp->mss_cache * USEC_PER_SEC / (__u64)rs->interval_us;
 
-		s->sample.rate_bps = rate_Bps * 8;
+		s->gathered.rate_bps = rate_Bps * 8;
 		s->rate_round_Bps = max(s->rate_round_Bps, rate_Bps);
 	}
 	if (rs->acked_sacked)
@@ -215,15 +215,16 @@ static __always_inline void flow_of(struct sock *sk, struct plait_flow *f)
 static __always_inline void run_ends(struct plait_sock *s)
 {
 	if (s->run_segments >= 3)
-		s->sample.lost_burst += s->run_segments;
+		s->gathered.lost_burst += s->run_segments;
 	else
-		s->sample.lost_single += s->run_segments;
+		s->gathered.lost_single += s->run_segments;
 	s->run_segments = 0;
 }
 
 /* Sends what has gathered, if it is time or the socket is at its end. */
 static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool closing)
 {
+	struct gathered *g = &s->gathered;
 	const struct tcp_sock *tp;
 	struct plait_sample *out;
 	__u64 now_us;
@@ -232,7 +233,7 @@ static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool cl
 		return 0;
 	tp = tcp_sk(sk);
 	now_us = bpf_ktime_get_ns() / 1000;
-	if (!closing && now_us - s->sample.at_us < plait_daemon.sample_ns / 1000)
+	if (!closing && now_us - g->at_us < plait_daemon.sample_ns / 1000)
 		return 0;
 	run_ends(s);
 	out = bpf_ringbuf_reserve(&plait_samples, sizeof(*out), 0);
@@ -240,31 +241,42 @@ static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool cl
 		count(samples_dropped);
 		return 0;
 	}
-	s->sample.interval_us = s->sample.at_us ? now_us - s->sample.at_us : 0;
-	s->sample.cookie = s->cookie;
-	s->sample.at_us = now_us;
-	s->sample.srtt_us = srtt_us(tp);
-	s->sample.min_rtt_us = min_rtt_us(s);
 	if (s->kind == SOCK_OBSERVED) { /* no hook on every ACK: what the kernel itself keeps */
-		s->sample.min_rtt_us = tp->rtt_min.s[0].v;
-		s->sample.delivered = tp->delivered - s->sampled_delivered;
-		s->sampled_delivered = tp->delivered;
+		g->delivered = tp->delivered - g->observed_delivered;
+		g->observed_delivered = tp->delivered;
 		s->algorithm = PLAIT_DEFAULT;
 	}
-	s->sample.dispersion_bps = s->dispersion_Bps * 8;
-	s->sample.cwnd_segments = tp->snd_cwnd;
-	s->sample.ssthresh_segments = tp->snd_ssthresh;
-	s->sample.mss_bytes = tp->mss_cache;
-	s->sample.algorithm = s->algorithm;
-	s->sample.bulk = s->bulk;
-	s->sample.policy = s->policy;
-	s->sample.generation = s->generation;
-	s->sample.closed = closing;
-	*out = s->sample;
+	*out = (struct plait_sample){
+		.cookie = s->cookie,
+		.at_us = now_us,
+		.rate_bps = g->rate_bps,
+		.dispersion_bps = s->dispersion_Bps * 8,
+		.interval_us = g->at_us ? now_us - g->at_us : 0,
+		.srtt_us = srtt_us(tp),
+		.min_rtt_us = s->kind == SOCK_OBSERVED ? tp->rtt_min.s[0].v : min_rtt_us(s),
+		.delivered = g->delivered,
+		.lost_single = g->lost_single,
+		.lost_burst = g->lost_burst,
+		.rtt_at_loss_us = g->rtt_at_loss_us,
+		.spurious_recoveries = g->spurious_recoveries,
+		.idle_restarts = g->idle_restarts,
+		.bursts = g->bursts,
+		.burst_bytes = g->burst_bytes,
+		.burst_latency_us = g->burst_latency_us,
+		.cwnd_segments = tp->snd_cwnd,
+		.ssthresh_segments = tp->snd_ssthresh,
+		.mss_bytes = tp->mss_cache,
+		.algorithm = s->algorithm,
+		.bulk = s->bulk,
+		.policy = s->policy,
+		.closed = closing,
+		.generation = s->generation,
+	};
 	flow_of(sk, &out->flow);
 	bpf_ringbuf_submit(out, 0);
-	s->sample.delivered = s->sample.lost_single = s->sample.lost_burst = 0;
-	s->sample.rtt_at_loss_us = s->sample.spurious_recoveries = s->sample.idle_restarts = s->sample.bursts = 0;
+	g->at_us = now_us;
+	g->delivered = g->lost_single = g->lost_burst = 0;
+	g->rtt_at_loss_us = g->spurious_recoveries = g->idle_restarts = g->bursts = 0;
 	return 0;
 }
 

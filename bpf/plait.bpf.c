@@ -201,7 +201,7 @@ __u32 BPF_PROG(plait_undo_cwnd, struct sock *sk)
 
 	if (!s)
 		return reno_undo_cwnd(tcp_sk(sk));
-	s->sample.spurious_recoveries++;
+	s->gathered.spurious_recoveries++;
 	return algorithm_undo_cwnd(sk, s);
 }
 
@@ -266,7 +266,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
 		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {
-			s->sample.idle_restarts++;
+			s->gathered.idle_restarts++;
 			algorithm_event(sk, s, CA_EVENT_CWND_RESTART);
 		}
 	}

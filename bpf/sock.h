@@ -12,6 +12,22 @@
 /* Why a socket is followed. */
 enum { SOCK_MANAGED = 1, SOCK_HOLDOUT = 2, SOCK_OBSERVED = 3 };
 
+/* What a sample tells besides the socket's state, since the last one. */
+struct gathered {
+	__u64 at_us; /* when the last one was sent */
+	__u64 rate_bps;
+	__u32 delivered;
+	__u32 lost_single;
+	__u32 lost_burst;
+	__u32 rtt_at_loss_us;
+	__u32 spurious_recoveries;
+	__u32 idle_restarts;
+	__u32 bursts;
+	__u32 burst_bytes; /* of the last one */
+	__u32 burst_latency_us;
+	__u32 observed_delivered; /* the kernel's count at the last sample of a socket that is only observed */
+};
+
 struct plait_sock {
 	__u64 cookie;
 	__u8 algorithm; /* in use */
@@ -66,12 +82,13 @@ struct plait_sock {
 	/* Retransmissions since the last sample, by length of their runs (sockops.h). */
 	__u32 run_segments;
 	__u32 run_end;
-	struct plait_sample sample; /* accumulates until it is sent */
-	__u32 sampled_delivered;    /* of a socket that is only observed */
-	__u32 pad;
+	struct gathered gathered;
 
 	__u64 private[PLAIT_PRIVATE_WORDS];
 };
+
+/* The kernel puts 72 to 80 bytes in front and rounds up to a power of two: beyond this a socket takes 512 bytes more. */
+_Static_assert(sizeof(struct plait_sock) <= 432, "fits in 512 bytes");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
