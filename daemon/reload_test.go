@@ -105,6 +105,25 @@ func TestReloadMovesRules(t *testing.T) {
 	}
 }
 
+// A connection that asked for plait stays when rules go, and the daemon does not look for the policy it had.
+func TestAskedOutlivesRule(t *testing.T) {
+	h := newHost(t)
+	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, policy: fixed:bic}", takeAll, portNew))
+	c := h.connect(portNew, bpf.Name)
+	follow := func(policy string) {
+		t.Helper()
+		h.eventually(5*time.Second, "the daemon has it under "+policy, func() bool {
+			h.must(transfer(c, 1000))
+			now, _ := h.wanted(p, c.server.LocalAddr().String())
+			return now == policy
+		})
+	}
+	follow("fixed:bic")
+	h.reload(p, "  mode: off\n  policy: fixed:reno")
+	follow("fixed:reno")
+	h.uses("after the rule", c, bpf.Name, bpf.Name)
+}
+
 // A sample that was on its way during a reload says nothing about the policy of now.
 func TestReloadOldSamples(t *testing.T) {
 	h := newHost(t)
