@@ -64,7 +64,6 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 		return 0;
 	if (unbounded(s->algorithm))
 		clamp_to_carried(tcp_sk_mut(sk), s);
-	set_pacing(sk, s, false);
 	s->kind = 0;
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
 		count(refused);
@@ -176,14 +175,16 @@ void BPF_PROG(plait_init, struct sock *sk)
 	algorithm_init(sk, s);
 }
 
-/* The connection ends, or leaves for another congestion control. */
+/* The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing. */
 SEC("struct_ops")
 void BPF_PROG(plait_release, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
 
-	if (s)
-		sample_send(sk, s, true);
+	if (!s)
+		return;
+	set_pacing(sk, s, false);
+	sample_send(sk, s, true);
 }
 
 SEC("struct_ops")
