@@ -124,6 +124,32 @@ func TestAskedOutlivesRule(t *testing.T) {
 	h.uses("after the rule", c, bpf.Name, bpf.Name)
 }
 
+// A burst that was on its way when its connection left is not timed when it is taken again.
+func TestTakenAgain(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.must(c.client.SetReadBuffer(64 << 10))
+	h.must(c.server.SetWriteBuffer(8 << 20))
+	const waits, away = 4 << 20, time.Second
+	h.must(send(c.server, 0, waits))
+	h.reload(p, "  mode: off")
+	h.uses("mode off", c, systemDefault, systemDefault)
+	h.must(receive(c.client, 0, waits))
+	time.Sleep(away)
+	h.reload(p, takeAll)
+	h.uses("on again", c, bpf.Name, bpf.Name)
+	h.sends(c, waits)
+	for _, d := range h.status(p).Prefixes {
+		if d.Managed.P95Ms > float64(away.Milliseconds()) {
+			t.Errorf("95 %% of the bursts took less than %.0f ms, want less than it was away", d.Managed.P95Ms)
+		}
+	}
+	if len(h.status(p).Prefixes) == 0 {
+		t.Error("no burst was timed")
+	}
+}
+
 // A sample that was on its way during a reload says nothing about the policy of now.
 func TestReloadOldSamples(t *testing.T) {
 	h := newHost(t)
