@@ -72,14 +72,16 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 	return 0;
 }
 
-/* What the daemon, or else the policy, wants for this socket now. */
+/* What the daemon, or else the policy, wants for this socket now. Says whether plait goes on with it. */
 static __noinline int choose(struct sock *sk, struct plait_sock *s)
 {
 	struct plait_choice *c;
 	__u8 want;
 
-	if (outdated(s) && !revise(sk, s))
-		return fall_back(sk, s);
+	if (outdated(s) && !revise(sk, s)) {
+		fall_back(sk, s);
+		return 0;
+	}
 	c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
 	if (c) {
 		s->wanted = c->algorithm;
@@ -88,7 +90,7 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 	want = s->bulk ? s->wanted_bulk : s->wanted;
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
-	return 0;
+	return 1;
 }
 
 static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
@@ -124,7 +126,8 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 	if (s->round_start) {
 		if (daemon_silent())
 			return fall_back(sk, s);
-		choose(sk, s);
+		if (!choose(sk, s))
+			return 0;
 	}
 	if (s->algorithm == PLAIT_BURST)
 		burst_main(sk, s, rs);
@@ -263,7 +266,8 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 			s->bulk = 0;
 			s->burst_rounds = 0;
 		}
-		choose(sk, s);
+		if (!choose(sk, s))
+			return 2;
 		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
 		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {

@@ -3,11 +3,14 @@ package daemon
 import (
 	"encoding/binary"
 	"io"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/lab/netns"
@@ -83,4 +86,52 @@ func TestLeavesPacing(t *testing.T) {
 	if n := h.paced(t); n != 0 {
 		t.Errorf("%d ends are still paced after down", n)
 	}
+}
+
+// A connection that finds out by itself that it has to leave is bounded to what its path has lately carried, and nothing widens its
+// window after that.
+func TestLeavesWindow(t *testing.T) {
+	h := newHost(t)
+	hidden := h.second("-2")
+	h.ip("-n " + hidden.ns + " link set lo mtu 1500")
+	p := h.up(takeAll + "\n  policy: fixed:burst")
+	c := hidden.connect(0, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it: no pass finds them
+	at := 0
+	sends := func(n int) {
+		h.must(send(c.server, at, n))
+		h.must(receive(c.client, at, n))
+		at += n
+		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+	}
+	for range 3 {
+		sends(200 << 10) // from which burst learns the rate
+	}
+	for range 20 {
+		sends(1000)
+	}
+	if n := h.window(c.server); n <= 10 {
+		t.Fatalf("burst has a window of %d segments, want more than it could leave with", n)
+	}
+	h.reload(p, "  mode: off")
+	sends(1000)
+	h.uses("which has sent", c, bpf.Name, systemDefault)
+	if n := h.window(c.server); n > 10 {
+		t.Errorf("it left with a window of %d segments, want 10: its last bursts had no more", n)
+	}
+}
+
+// window is the congestion window in segments.
+func (h *host) window(c *net.TCPConn) (n uint32) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	h.must(raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Snd_cwnd
+		}
+	}))
+	h.must(err)
+	return n
 }
