@@ -110,7 +110,8 @@ static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *
 {
 	if (s->round_start && s->burst_rounds < 65535)
 		s->burst_rounds++;
-	if (!s->bulk && s->burst_start_us && (tp->snd_una - s->burst_seq > BULK_BYTES || s->burst_rounds > BULK_ROUNDS))
+	/* One that was taken in the middle of a transfer has no beginning (burst_start_us), and is known by its rounds alone. */
+	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
 		s->bulk = 1;
 }
 

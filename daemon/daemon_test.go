@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,6 +51,28 @@ func TestTakes(t *testing.T) {
 	if c["attached"] != 5 || c["held_out"] != 0 || c["refused"] != 0 {
 		t.Errorf("counters %v, want 5 attached: both ends of two connections, one of another", c)
 	}
+}
+
+// A transfer that is under way when plait comes up is known as one, although nobody has seen its beginning.
+func TestTakesTransfer(t *testing.T) {
+	h := newHost(t)
+	h.ip("-n " + h.ns + " link set lo mtu 1500")
+	queue := strings.Fields("-n " + h.ns + " qdisc add dev lo root tbf rate 20mbit burst 5k latency 100ms")
+	if out, err := exec.Command("tc", queue...).CombinedOutput(); err != nil {
+		t.Fatalf("tc: %v: %s", err, out)
+	}
+	c, rival := h.connect(0, ""), h.connect(0, otherChoice) // which keeps the queue full, so that something is in flight at all times
+	for _, p := range []pair{c, rival} {
+		go func() { _ = send(p.server, 0, 1<<30) }() // until the test ends
+		go func() { _, _ = io.Copy(io.Discard, p.client) }()
+	}
+	time.Sleep(500 * time.Millisecond) // of traffic
+	p := h.up(takeAll)
+	h.eventually(20*time.Second, "the transfer gets what suits transfers", func() bool {
+		return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
+			return s.Local.String() == c.server.LocalAddr().String() && s.Last.Bulk
+		})
+	})
 }
 
 // All connections held out: none is taken, all are counted.
