@@ -68,11 +68,30 @@ func TestTakesTransfer(t *testing.T) {
 	}
 	time.Sleep(500 * time.Millisecond) // of traffic
 	p := h.up(takeAll)
-	h.eventually(20*time.Second, "the transfer gets what suits transfers", func() bool {
+	h.eventually(40*time.Second, "the transfer gets what suits transfers", func() bool {
 		return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
 			return s.Local.String() == c.server.LocalAddr().String() && s.Last.Bulk
 		})
 	})
+}
+
+// A transfer whose reader is slow stands still again and again. That is no idle time after which it would be something else.
+func TestSlowReader(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.must(c.client.SetReadBuffer(64 << 10))
+	go func() { _ = send(c.server, 0, 1<<30) }() // until the test ends
+	const fast, chunk = 8 << 20, 64 << 10
+	h.must(receive(c.client, 0, fast))
+	before := h.status(p).Counters["switches"]
+	for at := fast; at < fast+100*chunk; at += chunk {
+		h.must(receive(c.client, at, chunk))
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := h.status(p).Counters["switches"] - before; n > 5 {
+		t.Errorf("%d changes of congestion control, want next to none", n)
+	}
 }
 
 // All connections held out: none is taken, all are counted.
