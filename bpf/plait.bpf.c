@@ -174,6 +174,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
 	s->kind = SOCK_MANAGED;
 	s->last_una = tp->snd_una;
+	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
 	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
 	algorithm_init(sk, s);
