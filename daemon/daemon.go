@@ -152,7 +152,7 @@ func (d *Daemon) act(s sample) error {
 // runSamples reads samples until the kernel half is closed.
 func (d *Daemon) runSamples() error {
 	for {
-		s, err := d.kernel.read()
+		s, more, err := d.kernel.read()
 		if errors.Is(err, os.ErrClosed) {
 			return nil
 		}
@@ -162,7 +162,7 @@ func (d *Daemon) runSamples() error {
 		if err != nil {
 			return err
 		}
-		if d.kernel.samples.AvailableBytes() == 0 {
+		if !more {
 			time.Sleep(gather)
 		}
 	}

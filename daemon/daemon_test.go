@@ -229,6 +229,26 @@ func TestDown(t *testing.T) {
 	}
 }
 
+// The daemon ends in order also with samples on their way to it.
+func TestDownBusy(t *testing.T) {
+	h := newHost(t)
+	var pairs []pair
+	for range 50 {
+		pairs = append(pairs, h.connect(0, ""))
+	}
+	quiet := h.busy(pairs)
+	defer quiet()
+	for range 5 {
+		p := h.up(takeAll)
+		time.Sleep(300 * time.Millisecond) // of traffic
+		_, err := p.Stop(t.Context())
+		h.must(err)
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatalf("the daemon ended with %v: %s", err, &p.said)
+		}
+	}
+}
+
 // The daemon is killed while connections are busy: all bytes arrive, and connections return to the default by themselves.
 func TestKilled(t *testing.T) {
 	h := newHost(t)
