@@ -241,8 +241,11 @@ func open(c Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows.
+// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows. A reload that is
+// asked for meanwhile comes before, or too late.
 func (d *Daemon) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,6 +183,34 @@ func TestReloadOtherNamespace(t *testing.T) {
 	h.uses("of a namespace without a name, after it has sent", lost, bpf.Name, systemDefault)
 	h.reload(p, takeAll)
 	h.uses("without the rule again", c, bpf.Name, bpf.Name)
+}
+
+// Going down is not undone by reloads that are asked for at the same time.
+func TestReloadWhileDown(t *testing.T) {
+	h := newHost(t)
+	var pairs []pair
+	for range 100 {
+		pairs = append(pairs, h.connect(0, ""))
+	}
+	for range 5 {
+		p := h.up(takeAll)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for p.Reload() == nil { // until it is gone
+				}
+			})
+		}
+		_, err := p.Stop(t.Context())
+		all.Wait()
+		h.must(err)
+		for _, c := range pairs {
+			h.uses("after down", c, systemDefault, systemDefault)
+		}
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 // Held-out connections stay so: a reload that took them would leave nothing to compare with.
