@@ -35,9 +35,9 @@ test: build ## Run all tests: pure ones, then with namespaces and virtual machin
 	$(GO) test ./...
 	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 40m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
-reproduce: build ## Run every experiment and write one report
+reproduce: build ## Run every experiment and write one report; interrupted, go on
 	@scripts/bootstrap lab
-	./plait lab reproduce
+	./plait lab reproduce --resume
 
 bench: build ## Run the benchmarks
 	@scripts/bootstrap lab

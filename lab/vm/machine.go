@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -26,8 +25,8 @@ type machine struct {
 	extra  []string
 }
 
-// arguments of the emulator. The output leaves through descriptor 3, what the console shows through 4.
-func (m *machine) arguments(jobPath string) []string {
+// arguments of the emulator. The output leaves through descriptor 3, what the console shows through 4; the job comes in through 5.
+func (m *machine) arguments() []string {
 	share := "off"
 	if m.shared {
 		share = "on"
@@ -43,7 +42,7 @@ func (m *machine) arguments(jobPath string) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-monitor", "stdio",
 		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause",
 		"-chardev", "file,id=out,path=/proc/self/fd/3", "-device", "isa-debugcon,iobase=0xe9,chardev=out",
-		"-fw_cfg", "name=" + jobFile + ",file=" + jobPath,
+		"-fw_cfg", "name=" + jobFile + ",file=/proc/self/fd/5",
 	}
 	console := "file,id=con,path=/proc/self/fd/4"
 	if m.opt.Terminal != "" {
@@ -52,7 +51,7 @@ func (m *machine) arguments(jobPath string) []string {
 	return append(append(args, "-chardev", console, "-serial", "chardev:con"), m.extra...)
 }
 
-// pipes carry the lines of the guest's output and console.
+// pipes carry the lines of the guest's output and console, and the job.
 type pipes struct {
 	ends  []*os.File        // the emulator's
 	read  []<-chan struct{} // closed when all has been read
@@ -82,7 +81,27 @@ func (m *machine) open(heard func()) (*pipes, error) {
 		}
 		p.ends, p.read = append(p.ends, end), append(p.read, read)
 	}
+	job, err := inMemory(m.job)
+	if err != nil {
+		p.release()
+		return nil, err
+	}
+	p.ends = append(p.ends, job)
 	return p, nil
+}
+
+// inMemory makes a file that is in no directory, so that nothing can be left of it, whatever ends this process.
+func inMemory(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("job", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "job")
+	if _, err := f.Write(content); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write a file in memory: %w", err)
+	}
+	return f, nil
 }
 
 // release closes the emulator's ends in this process.
@@ -133,10 +152,10 @@ func startOn(slot int, cmd *exec.Cmd) error {
 }
 
 // process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
-func (m *machine) process(ctx context.Context, job string, lines *pipes, drive func(*monitor) error) error {
+func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, Emulator, m.arguments(job)...)
+	cmd := exec.CommandContext(ctx, Emulator, m.arguments()...)
 	var complaint bytes.Buffer
 	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
 	control, err := start(cmd, m.opt.Slot)
@@ -168,15 +187,6 @@ func (m *machine) process(ctx context.Context, job string, lines *pipes, drive f
 // run gives the emulator what it needs, watches over it while drive talks to it, and leaves nothing behind. Errors carry
 // what the emulator or the guest's console said.
 func (m *machine) run(ctx context.Context, drive func(*monitor) error) error {
-	dir, err := os.MkdirTemp("", "plait-vm-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	job := filepath.Join(dir, "job")
-	if err := os.WriteFile(job, m.job, 0o600); err != nil {
-		return err
-	}
 	watched, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	heard := func() {} // a person at the console may think for long
@@ -189,7 +199,7 @@ func (m *machine) run(ctx context.Context, drive func(*monitor) error) error {
 	if err != nil {
 		return err
 	}
-	err = m.process(watched, job, lines, drive)
+	err = m.process(watched, lines, drive)
 	if err != nil && watched.Err() != nil {
 		return context.Cause(watched)
 	}

@@ -138,5 +138,5 @@ func boot(image Image) []string {
 // Configuration identifies everything about a machine that its saved state depends on beside the image.
 func Configuration() string {
 	m := machine{ram: "ram"}
-	return strings.Join(m.arguments("job"), " ") + " " + commandLine
+	return strings.Join(m.arguments(), " ") + " " + commandLine
 }
