@@ -25,6 +25,7 @@ static __always_inline bool take(struct tcp_sock *tp)
 	s->cookie = bpf_get_socket_cookie(tp);
 	s->policy = index;
 	s->generation = generation;
+	s->burst_start_us = 0; /* of one that was plait's before, nobody has seen the end */
 	if (bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
 		s->kind = SOCK_HOLDOUT;
 		count(held_out);

@@ -64,7 +64,6 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 		return 0;
 	if (unbounded(s->algorithm))
 		clamp_to_carried(tcp_sk_mut(sk), s);
-	set_pacing(sk, s, false);
 	s->kind = 0;
 	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
 		count(refused);
@@ -73,14 +72,16 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 	return 0;
 }
 
-/* What the daemon, or else the policy, wants for this socket now. */
+/* What the daemon, or else the policy, wants for this socket now. Says whether plait goes on with it. */
 static __noinline int choose(struct sock *sk, struct plait_sock *s)
 {
 	struct plait_choice *c;
 	__u8 want;
 
-	if (outdated(s) && !revise(sk, s))
-		return fall_back(sk, s);
+	if (outdated(s) && !revise(sk, s)) {
+		fall_back(sk, s);
+		return 0;
+	}
 	c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
 	if (c) {
 		s->wanted = c->algorithm;
@@ -89,7 +90,7 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 	want = s->bulk ? s->wanted_bulk : s->wanted;
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
-	return 0;
+	return 1;
 }
 
 static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
@@ -109,7 +110,8 @@ static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *
 {
 	if (s->round_start && s->burst_rounds < 65535)
 		s->burst_rounds++;
-	if (!s->bulk && s->burst_start_us && (tp->snd_una - s->burst_seq > BULK_BYTES || s->burst_rounds > BULK_ROUNDS))
+	/* One that was taken in the middle of a transfer has no beginning (burst_start_us), and is known by its rounds alone. */
+	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
 		s->bulk = 1;
 }
 
@@ -125,7 +127,8 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 	if (s->round_start) {
 		if (daemon_silent())
 			return fall_back(sk, s);
-		choose(sk, s);
+		if (!choose(sk, s))
+			return 0;
 	}
 	if (s->algorithm == PLAIT_BURST)
 		burst_main(sk, s, rs);
@@ -171,19 +174,22 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
 	s->kind = SOCK_MANAGED;
 	s->last_una = tp->snd_una;
+	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
 	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
 	algorithm_init(sk, s);
 }
 
-/* The connection ends, or leaves for another congestion control. */
+/* The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing. */
 SEC("struct_ops")
 void BPF_PROG(plait_release, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
 
-	if (s)
-		sample_send(sk, s, true);
+	if (!s)
+		return;
+	set_pacing(sk, s, false);
+	sample_send(sk, s, true);
 }
 
 SEC("struct_ops")
@@ -256,13 +262,15 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	if (!s)
 		return 2;
 	if (!tp->packets_out && tp->write_seq != tp->snd_una) {
-		if (!s->burst_start_us)
+		if (!s->burst_start_us) { /* or a burst waits for its pacing or for the peer's window: that is no idle time */
 			burst_begins(tp, s, tp->tcp_mstamp);
-		if (tp->tcp_mstamp - s->idle_since_us > srtt_us(tp) + BULK_OVER_US) {
-			s->bulk = 0;
-			s->burst_rounds = 0;
+			if (tp->tcp_mstamp - s->idle_since_us > srtt_us(tp) + BULK_OVER_US) {
+				s->bulk = 0;
+				s->burst_rounds = 0;
+			}
 		}
-		choose(sk, s);
+		if (!choose(sk, s))
+			return 2;
 		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
 		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {

@@ -160,12 +160,12 @@ static __noinline int revise(struct sock *sk, struct plait_sock *s)
 		return 0;
 	s->generation = plait_daemon.generation; /* before looking: what changes meanwhile is seen the next time */
 	p = policy_of(sk, &index);
+	s->policy = index; /* also of one that stays only because its application asked: the old index may be none any more */
 	if (!p || (s->kind == SOCK_MANAGED && !p->managed) || (s->kind == SOCK_OBSERVED && !p->observed)) {
 		if (!s->asked)
 			s->kind = 0;
 		return s->asked;
 	}
-	s->policy = index;
 	s->wanted = p->algorithm;
 	s->wanted_bulk = p->bulk;
 	return 1;

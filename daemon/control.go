@@ -32,7 +32,7 @@ type Controlled interface {
 // ErrNotRunning is why nobody answers.
 var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 
-// controlTimeout bounds one request; all answers come from memory.
+// controlTimeout bounds one request. Most answers come from memory; a reload looks at every socket.
 const controlTimeout = 10 * time.Second
 
 // stopTimeout is how long the daemon may take to bring all connections back.
@@ -158,7 +158,7 @@ func (c *ControlClient) call(method, request string, into any) error {
 	response, err := c.http.Do(r)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("ask for %s on %s: %w", strings.TrimPrefix(request, "/"), c.path, ErrNotRunning)
+		return fmt.Errorf("ask for %s on %s: %w", strings.TrimPrefix(r.URL.Path, "/"), c.path, ErrNotRunning)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
 	case err != nil:

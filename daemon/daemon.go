@@ -152,7 +152,7 @@ func (d *Daemon) act(s sample) error {
 // runSamples reads samples until the kernel half is closed.
 func (d *Daemon) runSamples() error {
 	for {
-		s, err := d.kernel.read()
+		s, more, err := d.kernel.read()
 		if errors.Is(err, os.ErrClosed) {
 			return nil
 		}
@@ -162,7 +162,7 @@ func (d *Daemon) runSamples() error {
 		if err != nil {
 			return err
 		}
-		if d.kernel.samples.AvailableBytes() == 0 {
+		if !more {
 			time.Sleep(gather)
 		}
 	}
@@ -241,8 +241,11 @@ func open(c Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows.
+// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows. A reload that is
+// asked for meanwhile comes before, or too late.
 func (d *Daemon) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
 }
 

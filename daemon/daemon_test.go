@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +50,47 @@ func TestTakes(t *testing.T) {
 	c := h.status(p).Counters
 	if c["attached"] != 5 || c["held_out"] != 0 || c["refused"] != 0 {
 		t.Errorf("counters %v, want 5 attached: both ends of two connections, one of another", c)
+	}
+}
+
+// A transfer that is under way when plait comes up is known as one, although nobody has seen its beginning.
+func TestTakesTransfer(t *testing.T) {
+	h := newHost(t)
+	h.ip("-n " + h.ns + " link set lo mtu 1500")
+	queue := strings.Fields("-n " + h.ns + " qdisc add dev lo root tbf rate 20mbit burst 5k latency 100ms")
+	if out, err := exec.Command("tc", queue...).CombinedOutput(); err != nil {
+		t.Fatalf("tc: %v: %s", err, out)
+	}
+	c, rival := h.connect(0, ""), h.connect(0, otherChoice) // which keeps the queue full, so that something is in flight at all times
+	for _, p := range []pair{c, rival} {
+		go func() { _ = send(p.server, 0, 1<<30) }() // until the test ends
+		go func() { _, _ = io.Copy(io.Discard, p.client) }()
+	}
+	time.Sleep(500 * time.Millisecond) // of traffic
+	p := h.up(takeAll)
+	h.eventually(40*time.Second, "the transfer gets what suits transfers", func() bool {
+		return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
+			return s.Local.String() == c.server.LocalAddr().String() && s.Last.Bulk
+		})
+	})
+}
+
+// A transfer whose reader is slow stands still again and again. That is no idle time after which it would be something else.
+func TestSlowReader(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.must(c.client.SetReadBuffer(64 << 10))
+	go func() { _ = send(c.server, 0, 1<<30) }() // until the test ends
+	const fast, chunk = 8 << 20, 64 << 10
+	h.must(receive(c.client, 0, fast))
+	before := h.status(p).Counters["switches"]
+	for at := fast; at < fast+100*chunk; at += chunk {
+		h.must(receive(c.client, at, chunk))
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := h.status(p).Counters["switches"] - before; n > 5 {
+		t.Errorf("%d changes of congestion control, want next to none", n)
 	}
 }
 
@@ -183,6 +226,26 @@ func TestDown(t *testing.T) {
 	h.clean("after down")
 	if _, err := os.Lstat(p.Path()); err == nil {
 		t.Error("the control socket is still there")
+	}
+}
+
+// The daemon ends in order also with samples on their way to it.
+func TestDownBusy(t *testing.T) {
+	h := newHost(t)
+	var pairs []pair
+	for range 50 {
+		pairs = append(pairs, h.connect(0, ""))
+	}
+	quiet := h.busy(pairs)
+	defer quiet()
+	for range 5 {
+		p := h.up(takeAll)
+		time.Sleep(300 * time.Millisecond) // of traffic
+		_, err := p.Stop(t.Context())
+		h.must(err)
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatalf("the daemon ended with %v: %s", err, &p.said)
+		}
 	}
 }
 

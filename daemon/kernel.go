@@ -201,17 +201,17 @@ type sample struct {
 	closed     bool
 }
 
-// read waits for the next sample. It returns os.ErrClosed after Close.
-func (k *kernel) read() (sample, error) {
+// read waits for the next sample, and says whether there are more. It returns os.ErrClosed after Close.
+func (k *kernel) read() (sample, bool, error) {
 	record, err := k.samples.Read()
 	if err != nil {
 		if errors.Is(err, ringbuf.ErrClosed) {
 			err = os.ErrClosed
 		}
-		return sample{}, fmt.Errorf("read samples: %w", err)
+		return sample{}, false, fmt.Errorf("read samples: %w", err)
 	}
 	if len(record.RawSample) < int(unsafe.Sizeof(bpf.Sample{})) {
-		return sample{}, fmt.Errorf("decode sample: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.Sample{}))
+		return sample{}, false, fmt.Errorf("decode sample: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.Sample{}))
 	}
 	s := (*bpf.Sample)(unsafe.Pointer(unsafe.SliceData(record.RawSample))) // encoding/binary takes most of the daemon's time
 	algorithm := signals.Algorithm(s.Algorithm)
@@ -236,7 +236,7 @@ func (k *kernel) read() (sample, error) {
 		generation: s.Generation,
 		observed:   s.Algorithm == toDefault,
 		closed:     s.Closed != 0,
-	}, nil
+	}, record.Remaining > 0, nil
 }
 
 // counters of the kernel half.

@@ -87,21 +87,21 @@ func mayTrace(t *testing.T) {
 	p.Close()
 }
 
-// tcpField is the offset of a field in the running kernel's struct tcp_sock.
-func tcpField(t *testing.T, name string) int16 {
+// kernelField is the offset of a field in a struct of the running kernel.
+func kernelField(t *testing.T, in, name string) int16 {
 	t.Helper()
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tcp *btf.Struct
-	if err := kernel.TypeByName("tcp_sock", &tcp); err != nil {
+	var outer *btf.Struct
+	if err := kernel.TypeByName(in, &outer); err != nil {
 		t.Fatal(err)
 	}
-	if offset, ok := fieldOffset(tcp.Members, name); ok {
+	if offset, ok := fieldOffset(outer.Members, name); ok {
 		return int16(offset.Bytes())
 	}
-	t.Fatalf("struct tcp_sock has no %s", name)
+	t.Fatalf("struct %s has no %s", in, name)
 	return 0
 }
 
@@ -135,7 +135,7 @@ func TestKernelRefuses(t *testing.T) {
 	rung.Netns(t)
 	_ = rlimit.RemoveMemlock()
 	writes := func(field string) *ebpf.ProgramSpec {
-		return congestionProgram(asm.StoreImm(asm.R1, tcpField(t, field), 10, asm.Word))
+		return congestionProgram(asm.StoreImm(asm.R1, kernelField(t, "tcp_sock", field), 10, asm.Word))
 	}
 	unlicensed := congestionProgram()
 	unlicensed.License = "Proprietary"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,6 +106,51 @@ func TestReloadMovesRules(t *testing.T) {
 	}
 }
 
+// A connection that asked for plait stays when rules go, and the daemon does not look for the policy it had.
+func TestAskedOutlivesRule(t *testing.T) {
+	h := newHost(t)
+	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, policy: fixed:bic}", takeAll, portNew))
+	c := h.connect(portNew, bpf.Name)
+	follow := func(policy string) {
+		t.Helper()
+		h.eventually(5*time.Second, "the daemon has it under "+policy, func() bool {
+			h.must(transfer(c, 1000))
+			now, _ := h.wanted(p, c.server.LocalAddr().String())
+			return now == policy
+		})
+	}
+	follow("fixed:bic")
+	h.reload(p, "  mode: off\n  policy: fixed:reno")
+	follow("fixed:reno")
+	h.uses("after the rule", c, bpf.Name, bpf.Name)
+}
+
+// A burst that was on its way when its connection left is not timed when it is taken again.
+func TestTakenAgain(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.must(c.client.SetReadBuffer(64 << 10))
+	h.must(c.server.SetWriteBuffer(8 << 20))
+	const waits, away = 4 << 20, time.Second
+	h.must(send(c.server, 0, waits))
+	h.reload(p, "  mode: off")
+	h.uses("mode off", c, systemDefault, systemDefault)
+	h.must(receive(c.client, 0, waits))
+	time.Sleep(away)
+	h.reload(p, takeAll)
+	h.uses("on again", c, bpf.Name, bpf.Name)
+	h.sends(c, waits)
+	for _, d := range h.status(p).Prefixes {
+		if d.Managed.P95Ms > float64(away.Milliseconds()) {
+			t.Errorf("95 %% of the bursts took less than %.0f ms, want less than it was away", d.Managed.P95Ms)
+		}
+	}
+	if len(h.status(p).Prefixes) == 0 {
+		t.Error("no burst was timed")
+	}
+}
+
 // A sample that was on its way during a reload says nothing about the policy of now.
 func TestReloadOldSamples(t *testing.T) {
 	h := newHost(t)
@@ -137,6 +183,34 @@ func TestReloadOtherNamespace(t *testing.T) {
 	h.uses("of a namespace without a name, after it has sent", lost, bpf.Name, systemDefault)
 	h.reload(p, takeAll)
 	h.uses("without the rule again", c, bpf.Name, bpf.Name)
+}
+
+// Going down is not undone by reloads that are asked for at the same time.
+func TestReloadWhileDown(t *testing.T) {
+	h := newHost(t)
+	var pairs []pair
+	for range 100 {
+		pairs = append(pairs, h.connect(0, ""))
+	}
+	for range 5 {
+		p := h.up(takeAll)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for p.Reload() == nil { // until it is gone
+				}
+			})
+		}
+		_, err := p.Stop(t.Context())
+		all.Wait()
+		h.must(err)
+		for _, c := range pairs {
+			h.uses("after down", c, systemDefault, systemDefault)
+		}
+		if t.Failed() {
+			return
+		}
+	}
 }
 
 // Held-out connections stay so: a reload that took them would leave nothing to compare with.

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/lab/netns"
+)
+
+// paced is how many TCP sockets of the host's namespace have the kernel's pacing (sk_pacing_status) on.
+func (h *host) paced(t *testing.T) (n int) {
+	h.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "paced", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "tcp", License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R6, asm.R1),
+			asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord), // struct bpf_iter__tcp: meta, sk_common
+			asm.JEq.Imm(asm.R1, 0, "end"),
+			asm.FnSkcToTcpSock.Call(),
+			asm.JEq.Imm(asm.R0, 0, "end"),
+			asm.LoadMem(asm.R1, asm.R0, kernelField(t, "sock", "sk_pacing_status"), asm.Word),
+			asm.StoreMem(asm.RFP, -4, asm.R1, asm.Word),
+			asm.LoadMem(asm.R1, asm.R6, 0, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord), // struct bpf_iter_meta: seq
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -4),
+			asm.Mov.Imm(asm.R3, 4),
+			asm.FnSeqWrite.Call(),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+			asm.Return(),
+		},
+	})
+	h.must(err)
+	defer p.Close()
+	h.must(netns.Do(h.ns, func() error {
+		it, err := link.AttachIter(link.IterOptions{Program: p})
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		r, err := it.Open()
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		all, err := io.ReadAll(r)
+		for ; len(all) >= 4; all = all[4:] {
+			if binary.NativeEndian.Uint32(all) != 0 {
+				n++
+			}
+		}
+		return err
+	}))
+	return n
+}
+
+// What leaves plait is as the system's default makes it, without the pacing that burst turns on.
+func TestLeavesPacing(t *testing.T) {
+	h := newHost(t)
+	policy := takeAll + "\n  policy: fixed:burst"
+	p := h.up(policy)
+	c := h.connect(0, "")
+	h.transfers("managed", c)
+	if n := h.paced(t); n != 2 {
+		t.Fatalf("%d ends are paced with burst, want 2", n)
+	}
+	h.reload(p, "  mode: off")
+	h.uses("mode off", c, systemDefault, systemDefault)
+	if n := h.paced(t); n != 0 {
+		t.Errorf("%d ends are still paced after a reload", n)
+	}
+	h.reload(p, policy)
+	h.uses("on again", c, bpf.Name, bpf.Name)
+	_, err := p.Stop(t.Context())
+	h.must(err)
+	h.uses("after down", c, systemDefault, systemDefault)
+	if n := h.paced(t); n != 0 {
+		t.Errorf("%d ends are still paced after down", n)
+	}
+}
+
+// A connection that finds out by itself that it has to leave is bounded to what its path has lately carried, and nothing widens its
+// window after that.
+func TestLeavesWindow(t *testing.T) {
+	h := newHost(t)
+	hidden := h.second("-2")
+	h.ip("-n " + hidden.ns + " link set lo mtu 1500")
+	p := h.up(takeAll + "\n  policy: fixed:burst")
+	c := hidden.connect(0, "")
+	h.ip("netns del " + hidden.ns) // only its sockets keep it: no pass finds them
+	at := 0
+	sends := func(n int) {
+		h.must(send(c.server, at, n))
+		h.must(receive(c.client, at, n))
+		at += n
+		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+	}
+	for range 3 {
+		sends(200 << 10) // from which burst learns the rate
+	}
+	for range 20 {
+		sends(1000)
+	}
+	if n := h.window(c.server); n <= 10 {
+		t.Fatalf("burst has a window of %d segments, want more than it could leave with", n)
+	}
+	h.reload(p, "  mode: off")
+	sends(1000)
+	h.uses("which has sent", c, bpf.Name, systemDefault)
+	if n := h.window(c.server); n > 10 {
+		t.Errorf("it left with a window of %d segments, want 10: its last bursts had no more", n)
+	}
+}
+
+// window is the congestion window in segments.
+func (h *host) window(c *net.TCPConn) (n uint32) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	h.must(raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Snd_cwnd
+		}
+	}))
+	h.must(err)
+	return n
+}
