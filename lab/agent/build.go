@@ -17,7 +17,6 @@ import (
 
 	"maps"
 
-	"plait.dev/plait/lab/droptail"
 	"plait.dev/plait/lab/emu"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/netns"
@@ -35,8 +34,7 @@ const commandTimeout = 120 * time.Second
 type network struct {
 	topology *topo.Topology
 	plan     *topo.Plan
-	emulator *emu.Process               // nil if no link needs it
-	queues   map[string]*droptail.Queue // of the directions that are constant, by the device packets come in by
+	emulator *emu.Process // nil if no link needs it
 
 	// The emulator's last answer, when it came, and why there is none any more. Used by the sampling goroutine alone.
 	stats   map[string]emu.Stats
@@ -50,7 +48,7 @@ func build(spec *experiment.Spec, h host) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &network{topology: t, plan: t.Plan(), queues: map[string]*droptail.Queue{}}
+	n := &network{topology: t, plan: t.Plan()}
 	var add []string
 	for _, name := range n.plan.Namespaces {
 		add = append(add, "netns add "+name)
@@ -104,13 +102,6 @@ func (n *network) configure(spec *experiment.Spec, seed int) error {
 func (n *network) setLink(name string, l *experiment.Link, seed, change uint64) error {
 	if slices.Contains(n.plan.Emulated, name) {
 		return n.emulator.Change(name, *l.Forward, *l.Backward, seed)
-	}
-	for _, q := range n.topology.Queues(name, l) {
-		made, err := droptail.Attach(droptail.Config(q))
-		if err != nil {
-			return err
-		}
-		n.queues[q.Near] = made
 	}
 	return runSteps(n.topology.LinkSteps(name, l, seed+change<<32))
 }

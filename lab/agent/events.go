@@ -85,11 +85,7 @@ func (n *network) counters(spec *experiment.Spec) []measure.Link {
 
 func (n *network) counter(link string, forward bool) measure.Counter {
 	c := n.topology.Counter(link, forward)
-	m := measure.Counter{NS: c.NS, Dev: c.Device, QueueDev: c.Queue, LossDev: c.Loss, EntryDev: c.Entry}
-	if q := n.queues[c.Entry]; q != nil {
-		m.Queue = q.Length
-	}
-	return m
+	return measure.Counter{NS: c.NS, Dev: c.Device, QueueDev: c.Queue, LossDev: c.Loss, EntryDev: c.Entry}
 }
 
 // emulatedTotals asks the emulator, once for all links and directions of a sample.

@@ -34,7 +34,8 @@ var mounts = []struct{ source, target, kind, data string }{
 	{"tracefs", "/sys/kernel/tracing", "tracefs", ""},
 }
 
-func mount() error {
+// boot does what an init process does before anything else can run.
+func boot() error {
 	for _, m := range mounts {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return err
@@ -42,15 +43,6 @@ func mount() error {
 		if err := unix.Mount(m.source, m.target, m.kind, 0, m.data); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)
 		}
-	}
-	return nil
-}
-
-// boot does what an init process does before anything else can run.
-func boot() error {
-	// Packages look at /proc before Main begins (cilium/ebpf for mounts). So this program starts over as soon as there is one.
-	if _, err := os.Stat("/proc/self"); err != nil {
-		return errors.Join(mount(), unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 	}
 	for _, dir := range []string{"/run/netns", "/run/frr", "/run/lock"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -27,8 +27,6 @@ type Counter struct {
 	Dev string
 	// QueueDev is the device whose root qdisc is the link's queue; "" if there is none.
 	QueueDev string
-	// Queue is the length of a queue that is no qdisc; nil if there is none.
-	Queue func() (int, error)
 	// LossDev is the device whose root qdisc loses packets, EntryDev the one whose ingress qdisc drops them in a blackhole; "" if
 	// there is none.
 	LossDev, EntryDev string
@@ -112,7 +110,7 @@ func (l *links) reader(c Counter) (func() (Totals, error), error) {
 		}
 		l.conns[c.NS] = nl
 	}
-	k := &kernelCounter{conn: l.conns[c.NS], queue: c.Queue}
+	k := &kernelCounter{conn: l.conns[c.NS]}
 	err := netns.Do(c.NS, func() error {
 		dev, err := net.InterfaceByName(c.Dev)
 		if err != nil {
@@ -149,7 +147,6 @@ type kernelCounter struct {
 	qdiscs []qdisc
 	totals Totals
 	length int // of the qdisc read last
-	queue  func() (int, error)
 }
 
 func (k *kernelCounter) read() (Totals, error) {
@@ -163,12 +160,6 @@ func (k *kernelCounter) read() (Totals, error) {
 		}
 		if q.queue {
 			k.totals.QueuePackets = k.length
-		}
-	}
-	if k.queue != nil {
-		var err error
-		if k.totals.QueuePackets, err = k.queue(); err != nil {
-			return Totals{}, fmt.Errorf("read queue: %w", err)
 		}
 	}
 	return k.totals, nil

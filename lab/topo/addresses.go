@@ -39,7 +39,6 @@ type link struct {
 	spec             *experiment.Link
 	kind             kind
 	queue            [2]bool // which directions have a queue stage: forward, backward (kind staged)
-	constant         [2]bool // which of these never change and lose nothing at random
 	ends             []*end
 	prefix6, prefix4 netip.Prefix
 }

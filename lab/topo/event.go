@@ -68,9 +68,9 @@ func (t *Topology) blackhole(ev experiment.Event) ([]Step, error) {
 	}
 	var lines []string
 	for i, s := range l.stages() {
-		lines = append(lines, fmt.Sprintf("tc filter del dev %s ingress pref %d 2>/dev/null || :", s.near, blackholePriority))
+		lines = append(lines, fmt.Sprintf("tc filter del dev %s ingress pref 1 2>/dev/null || :", s.near))
 		if ev.Blackhole == "both" || ev.Blackhole == []string{"forward", "backward"}[i] {
-			lines = append(lines, fmt.Sprintf("tc filter add dev %s ingress protocol all pref %d matchall action drop", s.near, blackholePriority))
+			lines = append(lines, fmt.Sprintf("tc filter add dev %s ingress protocol all pref 1 matchall action drop", s.near))
 		}
 	}
 	return step(wire, "sh", lines), nil

@@ -19,12 +19,9 @@ const (
 	//
 	//	node -> near end -> [queue pair: netem rate, limit] -> far end [netem delay, loss] -> node
 	//
-	// joined by redirects at ingress. A direction that is constant takes half the steps:
-	//
-	//	node -> near end [package droptail: limit] -> far end [netem rate, delay] -> node
-	//
-	// Nothing is dropped or queued where the sender's stack sees it: a local netem drop would reach TCP as congestion in the
-	// host (NET_XMIT_DROP, answered with CWR), and a local queue would hold the sender by TCP small queues.
+	// joined by redirects at ingress. Nothing is dropped or queued where the sender's stack sees it: a local netem drop
+	// would reach TCP as congestion in the host (NET_XMIT_DROP, answered with CWR), and a local queue would hold the
+	// sender by TCP small queues.
 	staged
 	// bridged: a LAN; a bridge in wire.
 	bridged
@@ -35,13 +32,6 @@ const (
 // delayLimitPackets is netem's limit where it only delays: more than any rate up to 1 Gbit/s and delay up to 10 s puts there.
 const delayLimitPackets = 1000000
 
-// Priorities of the filters where packets come in: what a blackhole swallows must not take up capacity.
-const (
-	blackholePriority = 1
-	queuePriority     = 2
-	redirectPriority  = 3
-)
-
 // wireEnd is the interface in wire that leads to an end.
 func (e *end) wireEnd() string { return fmt.Sprintf("l%de%d", e.link.index, e.number) }
 
@@ -50,17 +40,14 @@ type stage struct {
 	near  string // where packets come in
 	queue string // whose root qdisc is the queue and the rate; "" if the direction has no queue stage
 	inner string // the other side of queue
-	far   string // whose root qdisc is delay and loss, and the rate if it is constant
-	// constant: the queue is a filter at near's ingress.
-	constant bool
+	far   string // whose root qdisc is delay and loss
 }
 
 func (l *link) stages() [2]stage {
 	a, b := l.ends[0].wireEnd(), l.ends[1].wireEnd()
 	s := [2]stage{{near: a, far: b}, {near: b, far: a}}
 	for i, direction := range []string{"f", "b"} {
-		s[i].constant = l.constant[i]
-		if l.queue[i] && !l.constant[i] {
+		if l.queue[i] {
 			s[i].queue, s[i].inner = fmt.Sprintf("l%d%sq", l.index, direction), fmt.Sprintf("l%d%sd", l.index, direction)
 		}
 	}
@@ -78,7 +65,6 @@ func (t *Topology) chooseKind(l *link) error {
 		}
 	}
 	l.queue = [2]bool{anyDirection(forward, hasQueue), anyDirection(backward, hasQueue)}
-	l.constant = t.constant(l)
 	both := append(forward, backward...)
 	needsEmulator := func(d *experiment.Direction) bool { return needsEmulator(d, t.spec.Kernel) }
 	plain := !anyDirection(both, hasQueue) && !anyDirection(both, hasDelay) && !anyDirection(both, needsEmulator)
@@ -169,7 +155,7 @@ func (s stage) redirects() []string {
 	hop := func(from, to string) []string {
 		return []string{
 			"qdisc add dev " + from + " clsact",
-			fmt.Sprintf("filter add dev %s ingress protocol all pref %d matchall action mirred egress redirect dev %s", from, redirectPriority, to),
+			fmt.Sprintf("filter add dev %s ingress protocol all pref 2 matchall action mirred egress redirect dev %s", from, to),
 		}
 	}
 	if s.queue == "" {
@@ -215,10 +201,6 @@ func (t *Topology) LinkSteps(name string, l *experiment.Link, seed uint64) []Ste
 		if s.queue != "" {
 			lines = append(lines, "qdisc replace dev "+s.queue+" root netem "+queueOptions(d))
 		}
-		if s.constant {
-			lines = append(lines, "qdisc replace dev "+s.far+" root netem "+constantOptions(d))
-			continue
-		}
 		if hasDelay(d) {
 			random := rand.NewPCG(seed, uint64(own.index)<<1|uint64(i))
 			lines = append(lines, "qdisc replace dev "+s.far+" root netem "+delayOptions(d, random.Uint64()))
@@ -229,32 +211,23 @@ func (t *Topology) LinkSteps(name string, l *experiment.Link, seed uint64) []Ste
 
 // queueOptions: netem counts the packet in transmission in its limit, and 14 bytes of link-layer header in its length.
 func queueOptions(d *experiment.Direction) string {
-	packets, rateBps := queueOf(d)
-	return fmt.Sprintf("limit %d rate %dbit", packets, rateBps)
-}
-
-func queueOf(d *experiment.Direction) (packets int, rateBps int64) {
-	packets = 1000
+	limit, rateBps := 1000, int64(0)
 	if d.QueuePackets != nil {
-		packets = *d.QueuePackets
+		limit = *d.QueuePackets
 	}
 	if d.RateMbps != nil {
 		rateBps = int64(math.Round(*d.RateMbps * 1e6))
 	}
-	return packets, rateBps
+	return fmt.Sprintf("limit %d rate %dbit", limit, rateBps)
 }
 
 func delayOptions(d *experiment.Direction, seed uint64) string {
-	options := ""
+	options, delayNS := "", int64(0)
+	if d.DelayMs != nil {
+		delayNS = int64(math.Round(*d.DelayMs * 1e6))
+	}
 	if d.LossPercent != nil && *d.LossPercent > 0 {
 		options = fmt.Sprintf(" loss random %g%% seed %d", *d.LossPercent, seed)
 	}
-	return fmt.Sprintf("limit %d delay %dns%s", delayLimitPackets, delayNS(d), options)
-}
-
-func delayNS(d *experiment.Direction) int64 {
-	if d.DelayMs == nil {
-		return 0
-	}
-	return int64(math.Round(*d.DelayMs * 1e6))
+	return fmt.Sprintf("limit %d delay %dns%s", delayLimitPackets, delayNS, options)
 }

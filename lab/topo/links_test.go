@@ -9,25 +9,24 @@ func TestKind(t *testing.T) {
 	for _, c := range []struct {
 		name, link, timeline, kernel string
 		want                         kind
-		queue, constant              [2]bool
+		queue                        [2]bool
 	}{
 		{name: "plain", want: direct},
 		{name: "delay", link: "delay_ms: 5", want: staged},
 		{name: "no rate, no queue", link: "queue_packets: 5", want: direct},
-		{name: "rate forward", link: "forward: {rate_mbps: 5}", want: staged, queue: [2]bool{true, false}, constant: [2]bool{true, false}},
-		{name: "loss one way", link: "forward: {rate_mbps: 5, loss_percent: 1}, backward: {rate_mbps: 5, loss_percent: 0}", want: staged, queue: [2]bool{true, true}, constant: [2]bool{false, true}},
-		{name: "rate and delay later", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, set: {delay_ms: 5}}", want: staged, queue: [2]bool{true, true}},
-		{name: "rate, cut later", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, carrier: down}", want: staged, queue: [2]bool{true, true}},
-		{name: "rate, blackhole later", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, blackhole: both}", want: staged, queue: [2]bool{true, true}, constant: [2]bool{true, true}},
+		{name: "rate forward", link: "forward: {rate_mbps: 5}", want: staged, queue: [2]bool{true, false}},
 		{name: "rate later", timeline: "{at_s: 1, link: l, backward: {rate_mbps: 5}}", want: staged, queue: [2]bool{false, true}},
 		{name: "rate later both", timeline: "{at_s: 1, link: l, set: {rate_mbps: 5}}", want: staged, queue: [2]bool{true, true}},
 		{name: "cut later", timeline: "{at_s: 1, link: l, carrier: down}", want: staged},
 		{name: "loss", link: "loss_percent: 1", want: staged},
 		{name: "loss without netem seed", link: "loss_percent: 1", kernel: "6.1", want: emulated},
-		{name: "queue in bytes", link: "rate_mbps: 1, queue_bytes: 9000", want: emulated, queue: [2]bool{true, true}},
+		{name: "queue in bytes", link: "{rate_mbps: 1, queue_bytes: 9000}", want: emulated, queue: [2]bool{true, true}},
 		{name: "jitter later", timeline: "{at_s: 1, link: l, set: {jitter: {mean_ms: 1}}}", want: emulated},
 	} {
-		text := "links:\n  l: {ends: [a, b], " + c.link + "}\ntimeline: [" + c.timeline + "]\n"
+		text := "links:\n  l: {ends: [a, b], " + strings.Trim(c.link, "{}") + "}\ntimeline: [" + c.timeline + "]\n"
+		if c.link == "forward: {rate_mbps: 5}" {
+			text = "links:\n  l: {ends: [a, b], forward: {rate_mbps: 5}}\n"
+		}
 		s := parse(t, text)
 		if c.kernel != "" {
 			s.Kernel = c.kernel
@@ -37,8 +36,8 @@ func TestKind(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if l := topology.links[0]; l.kind != c.want || l.queue != c.queue || l.kind == staged && l.constant != c.constant {
-			t.Errorf("%s: kind %d with queues %v, constant %v; want %d with %v, constant %v", c.name, l.kind, l.queue, l.constant, c.want, c.queue, c.constant)
+		if l := topology.links[0]; l.kind != c.want || l.queue != c.queue {
+			t.Errorf("%s: kind %d with queues %v, want %d with %v", c.name, l.kind, l.queue, c.want, c.queue)
 		}
 	}
 }

@@ -133,9 +133,6 @@ func render(t *Topology) string {
 	}
 	fmt.Fprintf(&b, "\n# links\n")
 	for _, l := range t.links {
-		for _, q := range t.Queues(l.name, l.spec) {
-			fmt.Fprintf(&b, "\n%s queue: %s to %s, priority %d, %d packets, %d bytes/s\n", q.NS, q.Near, q.Far, q.Priority, q.Packets, q.BytesPerS)
-		}
 		renderSteps(&b, t.LinkSteps(l.name, l.spec, 1))
 	}
 	for _, c := range p.Ready {
