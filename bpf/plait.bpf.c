@@ -34,7 +34,8 @@ static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_s
 	__u32 packets = max(carried(s), (__u32)TCP_INIT_CWND);
 
 	tp->snd_cwnd = min(tp->snd_cwnd, packets);
-	tp->snd_ssthresh = min(tp->snd_ssthresh, packets);
+	if (s->lost_in_flight) /* without a loss so far, nobody knows how much more it would carry */
+		tp->snd_ssthresh = min(tp->snd_ssthresh, packets);
 }
 
 static __always_inline bool unbounded(__u8 algorithm)

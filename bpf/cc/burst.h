@@ -13,7 +13,6 @@
  *	window     = 5/4 * capacity * minimum RTT + train + 2, and after the first 32 packets of a burst
  *		     not more than 5/4 of what arrives in a minimum RTT and 64 packets, while a queue stands
  *	rate       = capacity, and not more than 5/4 of this burst's best dispersion while a queue stands
- *	capacity  <- 5/4 * capacity in each round trip of a burst of more than 64 packets without a queue
  *
  * A rate that is too high does no harm where the queue has room for the burst, and on links whose rate changes by the second
  * (cellular) any rate measured is soon wrong: so only an overflow lowers what is remembered. What is harmed then, others, is bounded by the 64
@@ -40,7 +39,6 @@ enum {
 	/* Where a queue stands: what may be in it beyond the path's own, and from which packet of a burst on. */
 	BURST_QUEUE_PACKETS = 64,
 	BURST_BOUND_AFTER = 32,
-	BURST_PROBE_AFTER = 64,
 	BURST_DISTRUST = 8,
 	/* An overflow takes several packets in one round trip, or some in one burst after the other. */
 	BURST_OVERFLOW_PACKETS = 3,
@@ -117,13 +115,6 @@ static __always_inline void burst_learn_overflow(const struct tcp_sock *tp, stru
 	b->distrust = BURST_DISTRUST;
 }
 
-/* Trains that came apart on their way read too slow, and no train is faster than its pace: what goes on for long without a queue asks for more. */
-static __always_inline void burst_probe(const struct tcp_sock *tp, const struct plait_sock *s, struct burst *b)
-{
-	if (s->round_start && s->ack_us && tp->delivered - s->ack_delivered >= BURST_PROBE_AFTER && !burst_queue_stands(s))
-		b->capacity_Bps += b->capacity_Bps >> 2;
-}
-
 /* Whether what was lost of late was lost by a queue, and not by a link whose delay happened to vary. */
 static __always_inline bool burst_overflow(struct plait_sock *s, struct burst *b)
 {
@@ -193,7 +184,6 @@ static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, co
 
 	if (s->train_measured)
 		burst_learn(tp, s, b);
-	burst_probe(tp, s, b);
 	if (!b->capacity_Bps) {
 		sk->sk_pacing_rate = sk->sk_max_pacing_rate;
 		reno_cong_avoid(tp, rs->acked_sacked);
