@@ -14,10 +14,9 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 	switch kind {
 	case wire.BGP_MSG_KEEPALIVE, wire.BGP_MSG_ROUTE_REFRESH: // there is nothing to tell again
 		return nil
-	case wire.BGP_MSG_UPDATE, wire.BGP_MSG_NOTIFICATION:
-	default:
+	case wire.BGP_MSG_OPEN:
 		return &protocolError{wire.BGP_ERROR_FSM_ERROR, wire.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_ESTABLISHED_STATE, nil,
-			fmt.Sprintf("the reflector sent a message of type %d in an established session", kind)}
+			"the reflector sent an OPEN in an established session"}
 	}
 	s.work.Lock()
 	defer s.work.Unlock()
