@@ -24,8 +24,9 @@ type gobgp struct {
 	at     netip.AddrPort
 }
 
-// startGobgp starts a reflector of this AS that takes the speaker for a client in this AS.
-func startGobgp(t *testing.T, as, clientAS uint32) *gobgp {
+// startGobgp starts a reflector of this AS that takes the speaker for a client in this AS. One that has restarted says that it
+// kept its forwarding state, and tells nothing before it has heard that the speaker is through with its routes.
+func startGobgp(t *testing.T, as, clientAS uint32, restarted bool) *gobgp {
 	t.Helper()
 	probe, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -40,7 +41,7 @@ func startGobgp(t *testing.T, as, clientAS uint32) *gobgp {
 	peer := &api.Peer{
 		Conf:            &api.PeerConf{NeighborAddress: "127.0.0.1", PeerAsn: clientAS},
 		Transport:       &api.Transport{PassiveMode: true},
-		GracefulRestart: &api.GracefulRestart{Enabled: true, RestartTime: 60, NotificationEnabled: true},
+		GracefulRestart: &api.GracefulRestart{Enabled: true, RestartTime: 60, NotificationEnabled: true, LocalRestarting: restarted, DeferralTime: 360},
 	}
 	if as == clientAS {
 		peer.RouteReflector = &api.RouteReflector{RouteReflectorClient: true, RouteReflectorClusterId: "10.0.0.1"}
@@ -140,7 +141,7 @@ func speakerTo(at netip.AddrPort) Config {
 
 func TestGobgp(t *testing.T) {
 	t.Parallel()
-	g := startGobgp(t, testAS, testAS)
+	g := startGobgp(t, testAS, testAS, false)
 	whole := vpn("2001:db8:d::/48")
 	whole.rd, whole.targets, whole.labels = "65000:12", []string{"65000:12"}, []uint32{implicitNull}
 	whole.sid = sidInfo("2001:db8:f2:9::", wire.END_DT46, wire.NewSRv6SIDStructureSubSubTLV(32, 16, 16, 0, 0, 0))
@@ -195,7 +196,7 @@ func TestGobgp(t *testing.T) {
 // The connection breaks; the reflector that takes over knows one route less.
 func TestGobgpRestarts(t *testing.T) {
 	t.Parallel()
-	first, second := startGobgp(t, testAS, testAS), startGobgp(t, testAS, testAS)
+	first, second := startGobgp(t, testAS, testAS, false), startGobgp(t, testAS, testAS, true)
 	first.announce(vpn("2001:db8:c::/48", "2001:db8:d::/48"))
 	second.announce(vpn("2001:db8:d::/48"))
 	r := startRelay(t, first.at)
@@ -209,17 +210,22 @@ func TestGobgpRestarts(t *testing.T) {
 	}
 	w.event("end of VPNv6", 2)
 	w.has("2001:db8:d::/48")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !reflect.DeepEqual(w.gone, []string{"2001:db8:c::/48"}) {
+		t.Errorf("withdrawn were %v, want only what the second does not know", w.gone)
+	}
 }
 
 // Each side in words about the other's AS.
 func TestGobgpOtherAS(t *testing.T) {
 	t.Parallel()
-	g := startGobgp(t, 65001, testAS)
+	g := startGobgp(t, 65001, testAS, false)
 	w := watch(t, speakerTo(g.at))
 	w.until("words about the AS", func() bool {
 		return strings.Contains(w.lastError(), "the reflector is in AS 65001") || strings.Contains(w.lastError(), "it expects this host in another AS")
 	})
-	g = startGobgp(t, testAS, 65001)
+	g = startGobgp(t, testAS, 65001, false)
 	w = watch(t, speakerTo(g.at))
 	w.until("words about the AS", func() bool { return strings.Contains(w.lastError(), "it expects this host in another AS") })
 }

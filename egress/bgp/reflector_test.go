@@ -22,7 +22,7 @@ const patience = 30 * time.Second
 
 // reflector is the other side of a session, played by a test.
 type reflector struct {
-	t        *testing.T
+	t        testing.TB
 	listener net.Listener
 	open     func(*wire.BGPOpen) // changes its OPEN
 	restart  []wire.Family       // of its graceful restart, with their forwarding state
@@ -35,7 +35,7 @@ type reflector struct {
 	heard []*wire.BGPMessage // from the speaker
 }
 
-func newReflector(t *testing.T, address string) *reflector {
+func newReflector(t testing.TB, address string) *reflector {
 	t.Helper()
 	var l net.ListenConfig
 	l.SetMultipathTCP(false) // TCP-MD5 is not for MPTCP
@@ -138,11 +138,12 @@ func (r *reflector) notification() string {
 
 // watcher is the receiver of the events: it holds the routes and what happened.
 type watcher struct {
-	t        *testing.T
+	t        testing.TB
 	speaker  *Speaker
 	mu       sync.Mutex
 	routes   map[egress.Key]*egress.Route
 	happened []string // ups, downs and ends of RIB
+	gone     []string // prefixes withdrawn
 	down     Down
 	calls    int // with routes
 }
@@ -182,6 +183,7 @@ func (w *watcher) take(e Event) {
 				w.routes[u.Key] = u.Route
 			} else if _, ok := w.routes[u.Key]; ok {
 				delete(w.routes, u.Key)
+				w.gone = append(w.gone, u.Prefix.String())
 			} else {
 				w.t.Errorf("withdrawn, but never announced: %+v", u.Key)
 			}
