@@ -46,7 +46,6 @@ type attributes struct {
 	route       egress.Route // without SID and, for VPN routes, next hop
 	sid         *wire.SRv6InformationSubTLV
 	communities []wire.ExtendedCommunityInterface
-	loop        bool
 }
 
 // convert appends to out what the UPDATE says, withdrawals first. broken is what the parser found wrong, if the routes could be

@@ -135,7 +135,7 @@ func (p *peer) write(m *wire.BGPMessage) error {
 
 // close tells the reflector why, if the reason is this host's, and closes the connection.
 func (p *peer) close(why error) {
-	if why == errHold {
+	if errors.Is(why, errHold) {
 		why = &protocolError{code: wire.BGP_ERROR_HOLD_TIMER_EXPIRED}
 	}
 	if e, ok := errors.AsType[*protocolError](why); ok {

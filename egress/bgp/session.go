@@ -71,7 +71,6 @@ func (s *session) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		failures++
 		if _, ok := errors.AsType[*net.OpError](err); ok || lasted > provenTime {
 			failures = 0 // what does not answer costs nothing to ask again
 		}
@@ -85,6 +84,7 @@ func (s *session) run(ctx context.Context) {
 			continue
 		}
 		wait := min(s.reflector.RetryTime<<min(failures, 16), maxRetryTime)
+		failures++
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Duration((0.75 + 0.25*rand.Float64()) * float64(wait))): // RFC 4271 section 10

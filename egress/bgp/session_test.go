@@ -305,18 +305,22 @@ func TestConfig(t *testing.T) {
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
+		address  string
 		password string
 		works    bool
-	}{"the same": {"secret", true}, "another": {"Secret", false}, "none": {"", false}} {
+	}{
+		"the same": {"127.0.0.1", "secret", true}, "the same, IPv6": {"::1", "secret", true},
+		"another": {"127.0.0.1", "Secret", false}, "none": {"127.0.0.1", "", false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReflector(t, "127.0.0.1:0")
+			r := newReflector(t, net.JoinHostPort(c.address, "0"))
 			raw, err := r.listener.(*net.TCPListener).SyscallConn()
 			must(t, err)
-			must(t, setPassword(raw, netip.MustParseAddr("127.0.0.1"), "secret"))
+			must(t, setPassword(raw, netip.MustParseAddr(c.address), "secret"))
 			cfg := config(r)
 			cfg.Reflectors[0].Password = c.password
-			cfg.Reflectors[0].DialTime = 2 * time.Second
+			cfg.Reflectors[0].DialTime = 300 * time.Millisecond
 			if c.works {
 				cfg.Reflectors[0].DialTime = patience
 			}
