@@ -6,10 +6,14 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"github.com/osrg/gobgp/v4/pkg/server"
 
 	"plait.dev/plait/egress"
 )
@@ -71,6 +75,56 @@ func BenchmarkFullTable(b *testing.B) {
 				speaker.Wait()
 			}
 		})
+	}
+}
+
+// The same told to gobgp's server, whose events are counted: what plait would cost if it were built on it. A policy keeps the
+// routes out of its main table, so that it holds them once.
+func BenchmarkGobgpServer(b *testing.B) {
+	const prefixes, exits, perUpdate = 250_000, 4, 4
+	dump := fullTable(b, prefixes, exits, perUpdate)
+	ctx := context.Background()
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r := newReflector(b, "127.0.0.1:0")
+		s := server.NewBgpServer()
+		go s.Serve()
+		must(b, s.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{Asn: testAS, RouterId: hostID.String(), ListenPort: -1}}))
+		must(b, s.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: &api.PolicyAssignment{
+			Name: "global", Direction: api.PolicyDirection_POLICY_DIRECTION_IMPORT, DefaultAction: api.RouteAction_ROUTE_ACTION_REJECT}}))
+		var updates atomic.Int64
+		done := make(chan struct{})
+		watching, stop := context.WithCancel(ctx)
+		must(b, s.WatchEvent(watching, server.WatchEventMessageCallbacks{
+			OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { updates.Add(int64(len(paths))) },
+			OnPathEor:    func(*apiutil.Path, time.Time) { close(done) },
+		}, server.WatchUpdate(false, "", ""), server.WatchEor(false)))
+		must(b, s.AddPeer(ctx, &api.AddPeerRequest{Peer: &api.Peer{
+			Conf:      &api.PeerConf{NeighborAddress: "127.0.0.1", PeerAsn: testAS},
+			Transport: &api.Transport{RemotePort: uint32(netip.MustParseAddrPort(r.listener.Addr().String()).Port())},
+			AfiSafis: []*api.AfiSafi{{
+				Config:   &api.AfiSafiConfig{Family: &api.Family{Afi: api.Family_AFI_IP6, Safi: api.Family_SAFI_MPLS_VPN}, Enabled: true},
+				AddPaths: &api.AddPaths{Config: &api.AddPathsConfig{Receive: true}},
+			}},
+		}}))
+		r.greet()
+		began := time.Now()
+		_, err := r.conn.Write(dump)
+		must(b, err)
+		<-done
+		took := time.Since(began)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if updates.Load() != prefixes*exits {
+			b.Fatalf("got %d updates", updates.Load())
+		}
+		b.ReportMetric(took.Seconds(), "s/table")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-live")
+		b.ReportMetric(float64(after.Sys)/1e6, "MB-process")
+		stop()
+		s.Stop()
 	}
 }
 

@@ -7,7 +7,7 @@
 // session. TCP-AO (RFC 5925) is not offered.
 //
 // Messages are parsed by osrg/gobgp's packet library. Its server is not used, and internal/arch keeps it out: for 1 million VPN
-// routes of one reflector it held 800 MB of a table that nothing here reads, and a panic in it ends the process. See
+// routes of one reflector it holds 790 MB of a table that nothing here reads, and a panic in it ends the process. See
 // docs/egress/bgp.md.
 //
 //	go test ./egress/bgp
