@@ -140,6 +140,7 @@ func (r *reflector) notification() string {
 type watcher struct {
 	t        testing.TB
 	speaker  *Speaker
+	stop     context.CancelFunc
 	mu       sync.Mutex
 	routes   map[egress.Key]*egress.Route
 	happened []string // ups, downs and ends of RIB
@@ -150,8 +151,8 @@ type watcher struct {
 
 func watch(t *testing.T, c Config) *watcher {
 	t.Helper()
-	w := &watcher{t: t, routes: map[egress.Key]*egress.Route{}}
 	ctx, cancel := context.WithCancel(context.Background())
+	w := &watcher{t: t, stop: cancel, routes: map[egress.Key]*egress.Route{}}
 	var err error
 	w.mu.Lock() // until the speaker is there
 	w.speaker, err = Start(ctx, c, w.take)

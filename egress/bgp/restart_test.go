@@ -86,6 +86,38 @@ func TestRestartTime(t *testing.T) {
 	}
 }
 
+// The speaker stops while routes are kept: they are not withdrawn when the restart time is over.
+func TestStopWhileKept(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	r.seconds = 1
+	w := lose(t, r, func() { must(t, r.conn.Close()) })
+	w.has("2001:db8:c::/48", "2001:db8:d::/48")
+	w.stop()
+	w.speaker.Wait()
+	time.Sleep(1500 * time.Millisecond)
+	w.has("2001:db8:c::/48", "2001:db8:d::/48")
+}
+
+// After its restart the reflector tells the same routes with other path IDs. What was kept does not count for the limit.
+func TestRestartAtTheLimit(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	r.restart = []wire.Family{wire.RF_IPv6_VPN}
+	c := config(r)
+	c.Reflectors[0].MaxPrefixes = 2
+	w := watch(t, c)
+	for id := range uint32(3) {
+		r.greet()
+		a := vpn("2001:db8:c::/48", "2001:db8:d::/48")
+		a.pathIDs = []uint32{10 * id, 10*id + 1}
+		r.say(a.message(t), wire.NewEndOfRib(wire.RF_IPv6_VPN))
+		w.event("end of VPNv6", int(id)+1)
+		w.has(a.prefixes...)
+		must(t, r.conn.Close())
+	}
+}
+
 // It falls silent: that is a failure like a lost connection.
 func TestRestartAfterHoldTime(t *testing.T) {
 	t.Parallel()

@@ -106,10 +106,12 @@ func (s *session) keyOf(k routeKey) egress.Key {
 	return key
 }
 
+// checkLimit counts what the reflector has told in this session: after a restart its path IDs, and so the keys of what was kept,
+// may be others.
 func (s *session) checkLimit() error {
 	sum := 0
 	for f := range s.tables {
-		sum += len(s.tables[f].known)
+		sum += len(s.tables[f].known) - s.tables[f].stale
 	}
 	if limit := s.reflector.MaxPrefixes; limit > 0 && sum > limit {
 		return limitError{&protocolError{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED, nil,

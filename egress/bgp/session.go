@@ -76,6 +76,10 @@ func (s *session) run(ctx context.Context) {
 		}
 		s.failed(err, lasted > 0)
 		if _, ok := errors.AsType[limitError](err); ok {
+			select {
+			case <-s.resume: // asked for when there was nothing to resume
+			default:
+			}
 			s.set(Shut)
 			select {
 			case <-ctx.Done():
@@ -90,6 +94,9 @@ func (s *session) run(ctx context.Context) {
 		case <-time.After(time.Duration((0.75 + 0.25*rand.Float64()) * float64(wait))): // RFC 4271 section 10
 		}
 	}
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.stopTimer()
 	s.set(Idle)
 }
 
