@@ -173,7 +173,15 @@ func TestUnreadable(t *testing.T) {
 	attribute(t, broken, 14)[4+8+16] = 255 // length of the next hop is at 3, of the first prefix behind it
 	reach := attribute(t, broken, 14)
 	reach[3] = 77
-	for name, raw := range map[string][]byte{"routes twice": encode(t, twice, false), "next hop of 77 bytes": broken} {
+	nextHop, err := wire.NewPathAttributeNextHop(netip.MustParseAddr("192.0.2.11"))
+	must(t, err)
+	hidden := encode(t, wire.NewBGPUpdateMessage(nil, []wire.PathAttributeInterface{
+		wire.NewPathAttributeOrigin(0), wire.NewPathAttributeAsPath(nil), nextHop,
+	}, unicastRoute("192.0.2.0/24").nlri(t)), false)
+	hidden[len(hidden)-4-5] = 200 // of NEXT_HOP, in front of 4 bytes of NLRI: the parser does not get to them
+	for name, raw := range map[string][]byte{
+		"routes twice": encode(t, twice, false), "next hop of 77 bytes": broken, "routes behind an attribute without end": hidden,
+	} {
 		if changes, _, err := heard(t, raw, false); err == nil || len(changes) != 0 {
 			t.Errorf("%s: got %v, want an error", name, changes)
 		} else if _, ok := err.(*protocolError); !ok { //nolint:errorlint // these are not wrapped
