@@ -27,8 +27,8 @@ func BenchmarkRoutes(b *testing.B) {
 				prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{20 + byte(i>>16), byte(i >> 8), byte(i)}), 24)
 			}
 			entries[i] = egress.Entry{Table: 101, Prefix: prefix, SID: sids6[0]}
-			fmt.Fprintf(&add, "route add %v nhid 9 table 101 proto 112 metric 112\n", prefix)
-			fmt.Fprintf(&remove, "route del %v table 101 proto 112 metric 112\n", prefix)
+			fmt.Fprintf(&add, "route add %v nhid 9 table 101 proto 112 metric 4112\n", prefix)
+			fmt.Fprintf(&remove, "route del %v table 101 proto 112 metric 4112\n", prefix)
 		}
 		changes := func(add bool) []egress.Change {
 			out := make([]egress.Change, total)

@@ -27,13 +27,13 @@ import (
 // include/uapi/linux/rtnetlink.h or iproute2's rt_protos.
 const Protocol = 112
 
-// Numbers of what plait makes. The rules stand before those of VRFs (1000) and of the main table (32766). Metrics: lower is preferred; FRR's BGP routes
-// have 20 and go first where both are.
+// Numbers of what plait makes. The rules stand before those of VRFs (1000) and of the main table (32766). Metrics: lower is preferred, so that networks the host is
+// on (256), routes set by hand (1024) and those of other routing daemons (FRR: 20) go first where both are.
 const (
 	LookupPriority      = 500
 	UnreachablePriority = 501
-	Metric              = 112
-	StandbyMetric       = 113
+	Metric              = 4112
+	StandbyMetric       = 4113
 )
 
 // Config is what the routes are made with.

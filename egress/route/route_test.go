@@ -45,16 +45,16 @@ func TestReconcile(t *testing.T) {
 		t.Errorf("made in the order %s, want %s", got, want)
 	}
 	for _, c := range []struct{ list, want string }{
-		{"-6 route show table 101", `2001:db8:c000::/48 nhid 1879048192 encap seg6 mode encap segs 1 [ fc00:1:0:6:: ] dev s1 proto 112 metric 112 pref medium
-			default nhid 1879048192 encap seg6 mode encap segs 1 [ fc00:1:0:6:: ] dev s1 proto 112 metric 112 pref medium`},
-		{"-6 route show table 102", `2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs 1 [ fc00:2:0:6:: ] dev s1 proto 112 metric 112 pref medium`},
-		{"-4 route show table 101", `198.51.100.0/24 nhid 1879048194 encap seg6 mode encap segs 1 [ fc00:1:0:4:: ] dev s1 proto 112 metric 112`},
-		{"-4 route show table 102", `default nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 proto 112 metric 112`},
-		{"-6 route show proto 112", `2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs 1 [ fc00:2:0:6:: ] dev s1 metric 113 pref medium
-			2001:db8:c000::/48 via 2001:db8:1:1::1 dev s1 metric 112 pref medium`},
-		{"-4 route show proto 112", `198.51.100.0/24 nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 metric 113
-			198.51.100.0/24 via 10.1.0.1 dev s1 metric 112
-			198.51.101.0/24 via inet6 2001:db8:1:1::1 dev s1 metric 112`},
+		{"-6 route show table 101", `2001:db8:c000::/48 nhid 1879048192 encap seg6 mode encap segs 1 [ fc00:1:0:6:: ] dev s1 proto 112 metric 4112 pref medium
+			default nhid 1879048192 encap seg6 mode encap segs 1 [ fc00:1:0:6:: ] dev s1 proto 112 metric 4112 pref medium`},
+		{"-6 route show table 102", `2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs 1 [ fc00:2:0:6:: ] dev s1 proto 112 metric 4112 pref medium`},
+		{"-4 route show table 101", `198.51.100.0/24 nhid 1879048194 encap seg6 mode encap segs 1 [ fc00:1:0:4:: ] dev s1 proto 112 metric 4112`},
+		{"-4 route show table 102", `default nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 proto 112 metric 4112`},
+		{"-6 route show proto 112", `2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs 1 [ fc00:2:0:6:: ] dev s1 metric 4113 pref medium
+			2001:db8:c000::/48 via 2001:db8:1:1::1 dev s1 metric 4112 pref medium`},
+		{"-4 route show proto 112", `198.51.100.0/24 nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 metric 4113
+			198.51.100.0/24 via 10.1.0.1 dev s1 metric 4112
+			198.51.101.0/24 via inet6 2001:db8:1:1::1 dev s1 metric 4112`},
 		{"-6 rule", `0: from all lookup local
 			32766: from all lookup main
 			500: from 2001:db8:1::a lookup 101 proto 112
@@ -115,9 +115,9 @@ func TestReconcileAfterCrash(t *testing.T) {
 	first.Close()
 	for _, broken := range []string{
 		"-6 route del 2001:db8:c000::/48 table 101 proto 112",
-		"-6 route replace 2001:db8:c000::/48 encap seg6 mode encap segs fc00:1:0:6:: dev s1 table 102 proto 112 metric 112", // through the wrong exit
-		"route add 192.0.2.0/24 dev s1 table 102 proto 112 metric 112",                                                      // withdrawn since
-		"-6 route add 2001:db8:d000::/48 dev s1 table 4711 proto 112",                                                       // of an exit that is no more
+		"-6 route replace 2001:db8:c000::/48 encap seg6 mode encap segs fc00:1:0:6:: dev s1 table 102 proto 112 metric 4112", // through the wrong exit
+		"route add 192.0.2.0/24 dev s1 table 102 proto 112 metric 4112",                                                      // withdrawn since
+		"-6 route add 2001:db8:d000::/48 dev s1 table 4711 proto 112",                                                        // of an exit that is no more
 		"-6 rule del priority 501 from 2001:db8:1::a",
 		"rule del priority 500 from 203.0.113.2",
 		"rule add priority 500 from 203.0.113.9 lookup 109 proto 112",
@@ -133,10 +133,10 @@ func TestReconcileAfterCrash(t *testing.T) {
 	n.same("journal", journal, []string{
 		"add rule 501: from 2001:db8:1::a unreachable: missing",
 		"delete rule 500: from 203.0.113.9 lookup 109: no longer wanted",
-		"replace route 2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs fc00:2:0:6:: " + s1 + " table 102 metric 112: was not as wanted: route 2001:db8:c000::/48 " + s1 + " table 102 metric 112",
-		"delete route 192.0.2.0/24 " + s1 + " table 102 metric 112: no longer wanted",
+		"replace route 2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs fc00:2:0:6:: " + s1 + " table 102 metric 4112: was not as wanted: route 2001:db8:c000::/48 " + s1 + " table 102 metric 4112",
+		"delete route 192.0.2.0/24 " + s1 + " table 102 metric 4112: no longer wanted",
 		"delete route 2001:db8:d000::/48 " + s1 + " table 4711 metric 1024: no longer wanted",
-		"add route 2001:db8:c000::/48 nhid 1879048192 encap seg6 mode encap segs fc00:1:0:6:: " + s1 + " table 101 metric 112: missing",
+		"add route 2001:db8:c000::/48 nhid 1879048192 encap seg6 mode encap segs fc00:1:0:6:: " + s1 + " table 101 metric 4112: missing",
 		"add rule 500: from 203.0.113.2 lookup 102: missing",
 		"add address 203.0.113.1 " + s1 + ": missing",
 	})
@@ -174,8 +174,8 @@ func TestForeign(t *testing.T) {
 	n := newNetwork(t)
 	for _, theirs := range []string{
 		"-6 route add 2001:db8:c000::/48 via 2001:db8:1:2::1 metric 20 proto bgp", // goes before plait's
-		"route add 198.51.100.0/24 via 10.2.0.1 metric 112 proto static",          // in the place of plait's
-		"-6 route add 2001:db8:c000::/48 dev s2 table 102 metric 112 proto 4",     // in a table of plait's
+		"route add 198.51.100.0/24 via 10.2.0.1 metric 4112 proto static",         // in the place of plait's
+		"-6 route add 2001:db8:c000::/48 dev s2 table 102 metric 4112 proto 4",    // in a table of plait's
 		"-6 route add 2001:db8:e000::/48 dev s2 table 555 proto 186",
 		"-6 nexthop add id 77 dev s1 encap seg6 mode encap segs fc00:1:0:6::", // what plait would make
 		"-6 route add 2001:db8:c000::/48 nhid 77 metric 111 proto 4",
