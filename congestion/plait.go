@@ -17,8 +17,9 @@ const (
 	burstQueueShare = 3.0 / 16
 	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
 	full = 0.5
-	// enough is how many samples with losses must speak for a control before transfers get it.
-	enough = 3
+	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
+	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
+	enough, enoughToLeave = 3, 5
 	// memory is how many samples with losses count: each takes an eighth of a vote from those before. One overflow, however many
 	// segments it takes, is one vote.
 	memory = 8
@@ -68,6 +69,7 @@ func (p *plait) transfer() (signals.Algorithm, string) {
 		return signals.BBR, "allow is aggressive"
 	case p.random >= enough && p.random > 2*p.overflow:
 		p.bulk = signals.BBR
+	case p.bulk == signals.BBR && p.overflow < enoughToLeave:
 	case p.overflow >= enough && p.overflow > 2*p.random:
 		p.bulk = signals.Cubic
 	}

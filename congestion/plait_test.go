@@ -28,6 +28,7 @@ func TestPlaitTransfer(t *testing.T) {
 		{"with none lost between", []signals.Sample{random, random, clean, clean, random, random}, signals.BBR},
 		{"stays", []signals.Sample{random, random, random, random, clean, clean, clean, clean}, signals.BBR},
 		{"comes back", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow, overflow, overflow}, signals.Cubic},
+		{"the queue with which BBR starts", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow}, signals.BBR},
 		{"a short queue that is full each time", []signals.Sample{inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"in a long queue that is not full", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween}, signals.BBR},
 		{"a queue shorter than the one before", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween,
