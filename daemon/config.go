@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"reflect"
 )
 
 // Where plait looks and listens if nothing else is configured.
@@ -47,6 +48,7 @@ type Config struct {
 	// Metrics is the loopback address Prometheus reads from, or "off".
 	Metrics    string
 	Congestion Lever
+	Egress     Egress
 
 	overrides Overrides // applied again when the file is read again
 }
@@ -135,6 +137,7 @@ func (c Config) Override(o Overrides) (Config, error) {
 			observe(&rules[i].Mode)
 		}
 		c.Congestion.Rules = rules
+		observe(&c.Egress.Mode)
 	}
 	c.overrides = o
 	return c, nil
@@ -156,7 +159,13 @@ func (c Config) Reread(path string) (Config, error) {
 	if next.Control != c.Control || next.Metrics != c.Metrics || next.Cgroup != c.Cgroup {
 		return c, fmt.Errorf("%s: control, metrics and cgroup take effect when plait starts: run plait down and plait up", path)
 	}
-	return next.Override(c.overrides)
+	if next, err = next.Override(c.overrides); err != nil {
+		return c, err
+	}
+	if !reflect.DeepEqual(next.Egress, c.Egress) {
+		return c, fmt.Errorf("%s: egress takes effect when plait starts: run plait down and plait up", path)
+	}
+	return next, nil
 }
 
 // ReadConfig reads a configuration file. All its problems are told at once, a line each: file:line:column: what: expected what.

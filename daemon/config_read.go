@@ -279,6 +279,7 @@ func (c *Config) keys() []key {
 			r.mapping(n, "congestion", append(choices(&l.Mode, &l.Policy, func(x float64) { l.HoldoutPercent = x }, &l.Allow),
 				key{"rules", func(r *reader, n *yaml.Node) { r.rules(n, &l.Rules) }}))
 		}},
+		{"egress", c.Egress.read},
 	}
 }
 

@@ -144,7 +144,7 @@ congestion:
 	policies := "fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, "
 	want := []string{
 		"1:9: cgroup: web.slice: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
-		"2:1: contrl: unknown key: expected control? (cgroup, control, metrics or congestion)",
+		"2:1: contrl: unknown key: expected control? (cgroup, control, metrics, congestion or egress)",
 		"3:10: metrics: 0.0.0.0:9464: expected a loopback address with a port, like 127.0.0.1:9464, or off: anybody who can reach it may read it",
 		"4:1: metrics: second time in this mapping: expected once, it is in line 3",
 		"6:9: mode: true: expected off, observe or on",
@@ -186,7 +186,7 @@ congestion:
 func TestNotYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"control: /run/x\n\tmetrics: off\n": "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
-		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion",
+		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress",
 		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",
 	} {
 		inDirectory(t, text)
@@ -251,7 +251,7 @@ func TestRereadRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"control: /run/y\n":              "plait.yaml: control, metrics and cgroup take effect when plait starts: run plait down and plait up",
-		"control: /run/x\nmode: dunno\n": "plait.yaml:2:1: mode: unknown key: expected cgroup, control, metrics or congestion",
+		"control: /run/x\nmode: dunno\n": "plait.yaml:2:1: mode: unknown key: expected cgroup, control, metrics, congestion or egress",
 	} {
 		if err := os.WriteFile("plait.yaml", []byte(text), 0o600); err != nil {
 			t.Fatal(err)

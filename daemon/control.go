@@ -61,7 +61,7 @@ type failure struct {
 }
 
 // handler is the protocol, for anything that speaks HTTP: curl --unix-socket /run/plait/control http://plait/status
-func handler(c Controlled) http.Handler {
+func handler(c Controlled) *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Status(), nil) })
 	m.HandleFunc("GET /why", func(w http.ResponseWriter, r *http.Request) {

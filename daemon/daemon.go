@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -69,6 +70,7 @@ type Daemon struct {
 	kernel  *kernel
 	stop    context.CancelFunc
 	upSince time.Time
+	exits   *exits // nil: the lever is not configured, or off
 
 	mu       sync.Mutex // guards what follows
 	config   Config
@@ -262,6 +264,11 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		return errors.Join(err, control.Close())
 	}
 	d, err := open(c, o)
+	if err == nil && len(c.Egress.Exits) > 0 && c.Egress.Mode != Off {
+		if d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log); err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}
 	if err != nil {
 		if metrics != nil {
 			err = errors.Join(err, metrics.Close())
@@ -270,9 +277,16 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	d.stop = stop
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
+	if d.exits != nil {
+		ended := make(chan struct{})
+		go func() { failed <- d.exits.run(ctx); close(ended) }()
+		defer func() { stop(); <-ended; err = errors.Join(err, d.exits.close()) }()
+	}
 	go func() { failed <- d.runSamples() }()
-	go func() { failed <- serve(ctx, control, handler(d)) }()
+	questions := handler(d)
+	d.exits.questions(questions)
+	go func() { failed <- serve(ctx, control, questions) }()
 	if metrics != nil {
 		go func() { failed <- serve(ctx, metrics, metricsHandler(d)) }()
 	}

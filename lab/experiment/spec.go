@@ -227,6 +227,8 @@ type Router struct {
 	Transit bool `json:"transit,omitempty"`
 	// Locator is the SRv6 locator (a /48) the SIDs of this router's exits are taken from.
 	Locator string `json:"locator,omitempty"`
+	// OwnSpeaker leaves BGP on this node to a program that its run starts: no FRR runs there, its neighbours expect a session.
+	OwnSpeaker bool `json:"own_speaker,omitempty"`
 }
 
 // Peer is one BGP neighbour.

@@ -29,7 +29,7 @@ type node struct {
 
 // forwards reports whether the kernel routes packets between the node's links. A content server speaks BGP but does not.
 func (n *node) forwards() bool {
-	return n.spec.Forward || n.router != nil && len(n.spec.Exits) == 0
+	return n.spec.Forward || n.runsFRR() && len(n.spec.Exits) == 0
 }
 
 // link joins two ends or more.

@@ -253,10 +253,12 @@ func (t *Topology) frrConf(n *node) string {
 	return out.String()
 }
 
+func (n *node) runsFRR() bool { return n.router != nil && !n.router.OwnSpeaker }
+
 // addRouters adds FRR: its files, its daemons, and what tells that it has converged.
 func (t *Topology) addRouters(p *Plan) {
 	for _, n := range t.nodes {
-		if n.router == nil {
+		if !n.runsFRR() {
 			continue
 		}
 		etc := "/etc/frr/" + n.name

@@ -13,12 +13,12 @@ type known struct {
 	path []uint32 // AS path, without the router's own AS
 }
 
-// sessionChecks: every BGP session is established, seen from its first router.
+// sessionChecks: every BGP session is established, seen from its first router that runs FRR.
 func (t *Topology) sessionChecks() []Check {
 	var checks []Check
 	for _, n := range t.nodes {
 		for _, p := range n.peers {
-			if p.remote.node.number < n.number {
+			if o := p.remote.node; !n.runsFRR() || o.runsFRR() && o.number < n.number {
 				continue
 			}
 			vrf := ""
@@ -139,6 +139,9 @@ func (t *Topology) wantBest(n *node, told map[*peer]bool) string {
 		case x.localPref() == best.localPref():
 			unique = false
 		}
+	}
+	if !n.runsFRR() {
+		return " dev " // whatever its program calls itself
 	}
 	if best != nil && unique {
 		if _, border, ok := sharedEnds(n, best.peer.own.node); ok {

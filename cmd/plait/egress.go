@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/daemon"
+)
+
+func newEgress() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "egress",
+		Short: "Show the BGP exits of this content server and what is sent through them",
+		Long:  "Show the BGP exits of this content server and what is sent through them. A section egress of the configuration, and plait up, start it.",
+	}
+	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressLog())
+	return c
+}
+
+// egressCommand is a question to the daemon.
+func egressCommand(use, short string, args cobra.PositionalArgs, run func(*daemon.ControlClient, io.Writer, []string) error) *cobra.Command {
+	var f controlFlags
+	c := &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := run(f.client(), c.OutOrStdout(), args); err != nil {
+				return unanswered(err)
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}
+
+func newEgressExits() *cobra.Command {
+	return egressCommand("exits", "List the exits, their routes and SIDs, and what is refused", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+		s, err := d.Egress()
+		if err == nil {
+			printExits(out, s)
+		}
+		return err
+	})
+}
+
+func printExits(out io.Writer, s daemon.EgressStatus) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "EXIT\tROUTE TARGET\tTABLE\tADDRESSES\tROUTES\tSIDS")
+	for _, e := range s.Exits {
+		addresses := make([]string, len(e.Addresses))
+		for i, a := range e.Addresses {
+			addresses[i] = a.String()
+		}
+		sids := slices.Sorted(maps.Keys(e.SIDs))
+		if len(sids) > 3 {
+			sids = append(sids[:3], fmt.Sprintf("and %d more", len(e.SIDs)-3))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", e.Name, e.RouteTarget, e.Table, strings.Join(addresses, " "), e.Routes, strings.Join(sids, " "))
+	}
+	t.Flush()
+	fmt.Fprintf(out, "main table: %d routes, %d of them with a standby\n", s.Main, s.Standby)
+	switch {
+	case s.Mode != daemon.On:
+		fmt.Fprintf(out, "mode %s: nothing of this is in the kernel\n", s.Mode)
+	case !s.Settled:
+		fmt.Fprintln(out, "waiting for the reflectors' routes: the kernel has what was there before")
+	}
+	if s.MPTCP != nil {
+		fmt.Fprintf(out, "MPTCP: %d connections of clients, %d subflows, %d addresses announced", s.MPTCP.Connections, s.MPTCP.Subflows, s.MPTCP.Announced)
+		if s.Census != nil {
+			fmt.Fprintf(out, "; %d connections fell back to TCP, %d are TCP from the start", s.Census.Fallback, s.Census.Plain)
+		}
+		fmt.Fprintln(out)
+	}
+	for _, r := range s.Refused {
+		fmt.Fprintf(out, "refused: %d routes of %s: %s (last: %s)\n", r.Routes, r.From, r.Reason, r.Last)
+	}
+}
+
+func newEgressSessions() *cobra.Command {
+	return egressCommand("sessions", "List the BGP sessions with the route reflectors", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+		s, err := d.Egress()
+		if err != nil {
+			return err
+		}
+		for _, n := range s.Sessions {
+			fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, n.State, n.Since.Local().Format(time.DateTime))
+			for _, family := range slices.Sorted(maps.Keys(n.Routes)) {
+				fmt.Fprintf(out, "  %s: %d routes\n", family, n.Routes[family])
+			}
+			for _, a := range n.Agreed {
+				fmt.Fprintf(out, "  %s\n", a)
+			}
+			if n.LastError != "" {
+				fmt.Fprintf(out, "  last error: %s\n", n.LastError)
+			}
+		}
+		return nil
+	})
+}
+
+func newEgressRoutes() *cobra.Command {
+	return egressCommand("routes [PREFIX]", "List the routes plait has for a prefix or an address, by exit", cobra.MaximumNArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
+		a, err := d.EgressRoutes(strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "PREFIX\tEXIT\tTABLE\tTO")
+		for _, r := range a.Routes {
+			exit, to := r.Exit, ""
+			switch {
+			case r.Standby:
+				exit = "standby of main"
+			case exit == "":
+				exit = "main"
+			}
+			if r.SID != nil {
+				to = "SID " + r.SID.String()
+			} else if r.NextHop != nil {
+				to = "via " + r.NextHop.String()
+			}
+			fmt.Fprintf(t, "%v\t%s\t%d\t%s\n", r.Prefix, exit, r.Table, to)
+		}
+		t.Flush()
+		if a.More {
+			fmt.Fprintln(out, "there are more: name a prefix")
+		}
+		return nil
+	})
+}
+
+func newEgressExplain() *cobra.Command {
+	return egressCommand("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
+		ways, err := d.EgressExplain(args[0])
+		if err != nil {
+			return err
+		}
+		if len(ways) == 0 {
+			fmt.Fprintf(out, "no exit announces a prefix with %s: its connections stay on the default address\n", args[0])
+		}
+		for i, w := range ways {
+			fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
+			if w.Address != nil {
+				fmt.Fprintf(out, "   announced to MPTCP clients as %v\n", w.Address)
+			} else {
+				fmt.Fprintln(out, "   has no address of the client's family: not announced")
+			}
+		}
+		return nil
+	})
+}
+
+func newEgressLog() *cobra.Command {
+	return egressCommand("log", "List the latest changes of the kernel's routing state, with their reasons", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+		entries, err := d.EgressLog()
+		for _, e := range entries {
+			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("15:04:05.000"), e.Text)
+		}
+		return err
+	})
+}

@@ -1,0 +1,248 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/bgp"
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/egress/route"
+)
+
+const (
+	// settleAfter is how long the first reflector may take to tell all its routes of a family (End-of-RIB); settleQuiet is how long the next family may
+	// take then. Until they are over the kernel keeps what a plait before this one left.
+	settleAfter = 30 * time.Second
+	settleQuiet = time.Second
+	// repairEvery is how often the kernel's state is compared with the plan: links that go down take routes along, others tidy up.
+	repairEvery = 10 * time.Second
+	// journalLength is how many changes of the kernel's state are remembered for plait egress log; the daemon's log has all.
+	journalLength = 1000
+)
+
+// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, and run.
+type exits struct {
+	config  Egress
+	log     io.Writer
+	speaker *bgp.Speaker
+	mptcp   *mptcp.Service // nil unless the mode is on
+	saved   string         // where the path manager there was is kept
+	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
+
+	mu      sync.Mutex // guards what follows
+	plan    *egress.Plan
+	kernel  *route.Kernel                  // nil unless the mode is on
+	settled bool                           // the plan is complete enough to be the kernel's
+	broken  bool                           // something could not be done: compare again
+	journal []JournalEntry                 // the latest last
+	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
+}
+
+// JournalEntry is a change of the kernel's routing state, done or tried.
+type JournalEntry struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+func (x *exits) logf(format string, args ...any) { fmt.Fprintf(x.log, "egress: "+format+"\n", args...) }
+
+// note keeps a change for plait egress log. The caller has x.mu.
+func (x *exits) note(s route.Step) {
+	e := JournalEntry{time.Now(), s.String()}
+	if len(x.journal) == journalLength {
+		x.journal = append(x.journal[:0], x.journal[1:]...)
+	}
+	x.journal = append(x.journal, e)
+	x.logf("%s", e.Text)
+}
+
+// reachable is what the plan says to the path manager.
+func (x *exits) reachable(client netip.Addr) []mptcp.ExitAddress {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var out []mptcp.ExitAddress
+	for _, way := range x.plan.Reachable(client) {
+		if a, ok := x.byExit[way.Exit][client.Is4()]; ok {
+			out = append(out, mptcp.ExitAddress{Addr: a})
+		}
+	}
+	return out
+}
+
+// settle makes the kernel's state that of the plan for the first time, or again. The caller has x.mu.
+func (x *exits) settle() {
+	x.settled, x.broken = true, false
+	if x.kernel == nil {
+		return
+	}
+	if err := x.kernel.Reconcile(x.plan.Entries()); err != nil {
+		x.broken = true // every step that failed is in the journal
+	}
+}
+
+// routes takes in what a reflector told.
+func (x *exits) routes(updates []egress.Update) {
+	x.mu.Lock()
+	changes := x.plan.Apply(updates)
+	if x.settled && x.kernel != nil {
+		if err := x.kernel.Apply(changes); err != nil {
+			x.broken = true
+		}
+	}
+	x.mu.Unlock()
+	if x.mptcp == nil || len(changes) == 0 {
+		return
+	}
+	changed := make([]netip.Prefix, 0, len(changes))
+	for _, c := range changes {
+		e := c.New
+		if e == nil {
+			e = c.Old
+		}
+		if e.Table != 0 {
+			changed = append(changed, e.Prefix)
+		}
+	}
+	if len(changed) > 0 {
+		x.mptcp.Changed(changed...)
+	}
+}
+
+func (x *exits) handle(event bgp.Event) {
+	switch e := event.(type) {
+	case bgp.Up:
+		x.logf("session with reflector %v is up", e.Reflector)
+	case bgp.Down:
+		x.logf("session with reflector %v is down: %s; %d of its routes are kept for now", e.Reflector, e.Reason, e.Kept)
+	case bgp.Routes:
+		x.routes(e.Updates)
+	case bgp.EndOfRIB:
+		x.quiet.Reset(settleQuiet)
+	}
+}
+
+// openKernel prepares what mode on needs; nothing is changed yet but who manages the paths of new MPTCP connections.
+func (x *exits) openKernel(directory string) error {
+	var addresses []netip.Addr
+	for _, e := range x.config.Exits {
+		addresses = append(addresses, e.Addresses...)
+	}
+	kernel, err := route.Open(route.Config{Exits: x.config.Exits, Interface: x.config.Interface, TunnelSource: x.config.Address,
+		Memory: filepath.Join(directory, "tunnel-source"), Journal: x.note})
+	if err != nil {
+		return err
+	}
+	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Log: x.logger("mptcp")})
+	if err == nil {
+		err = mptcp.TurnOn(x.saved)
+	}
+	if err != nil {
+		kernel.Close()
+		return err
+	}
+	x.kernel, x.mptcp = kernel, service
+	return nil
+}
+
+func (x *exits) logger(part string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("egress", part)
+}
+
+// openExits puts the lever in place: sessions begin, and routes follow once a reflector has told all of its own. directory outlives the process, not the boot.
+func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (*exits, error) {
+	plan, err := egress.NewPlan(c.Exits)
+	if err != nil {
+		return nil, err
+	}
+	x := &exits{config: c, log: log, plan: plan, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
+	for _, e := range c.Exits {
+		x.byExit[e.Name] = map[bool]netip.Addr{}
+		for _, a := range e.Addresses {
+			x.byExit[e.Name][a.Is4()] = a
+		}
+	}
+	config := bgp.Config{AS: c.AS, RouterID: c.RouterID, Log: x.logger("bgp")}
+	for _, r := range c.Reflectors {
+		password, err := r.password()
+		if err != nil {
+			return nil, err
+		}
+		one := bgp.Reflector{Address: r.Address, Password: password, MaxPrefixes: r.MaxPrefixes}
+		if r.Address.Is6() {
+			one.LocalAddress = c.Address
+		}
+		config.Reflectors = append(config.Reflectors, one)
+	}
+	if c.Mode == On {
+		if err := x.openKernel(directory); err != nil {
+			return nil, err
+		}
+	}
+	if x.speaker, err = bgp.Start(ctx, config, x.handle); err != nil {
+		return nil, errors.Join(err, x.close())
+	}
+	return x, nil
+}
+
+// begin makes the kernel's state that of the plan for the first time.
+func (x *exits) begin() {
+	x.mu.Lock()
+	if !x.settled {
+		x.settle()
+	}
+	x.mu.Unlock()
+	if x.mptcp != nil {
+		x.mptcp.Changed()
+	}
+}
+
+// run watches over the lever until ctx ends.
+func (x *exits) run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	if x.mptcp != nil {
+		go func() { failed <- x.mptcp.Run(ctx) }()
+	}
+	repair := time.NewTicker(repairEvery)
+	defer repair.Stop()
+	defer x.quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			x.speaker.Wait()
+			return nil
+		case err := <-failed:
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("manage the subflows of MPTCP connections: %w", err)
+			}
+		case <-x.quiet.C:
+			x.begin()
+		case <-repair.C:
+			x.mu.Lock()
+			if x.settled {
+				x.settle()
+			}
+			x.mu.Unlock()
+		}
+	}
+}
+
+// close takes everything back. The sessions have ended.
+func (x *exits) close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.kernel == nil {
+		return nil
+	}
+	err := errors.Join(mptcp.TurnOff(x.saved), x.kernel.Remove())
+	x.kernel.Close()
+	x.kernel = nil
+	return err
+}

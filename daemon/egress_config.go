@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/egress"
+)
+
+// firstTable is the routing table of the first exit; the others follow in the order of the file. No distribution uses them.
+const firstTable = 11200
+
+// Egress is how the BGP exit of packets is chosen. Without reflectors the lever is not there.
+type Egress struct {
+	Mode Mode
+	// AS is this network's; the reflectors are in it too.
+	AS uint32
+	// RouterID is an IPv4 address, of no other BGP speaker of the network.
+	RouterID netip.Addr
+	// Address of this host: BGP sessions and tunnels come from it.
+	Address netip.Addr
+	// Interface gets the addresses of the exits.
+	Interface  string
+	Reflectors []Reflector
+	Exits      []egress.Exit
+}
+
+// Reflector is a BGP route reflector to hear from.
+type Reflector struct {
+	Address netip.Addr
+	// PasswordFile holds the password of the session (TCP-MD5); empty: none.
+	PasswordFile string
+	// MaxPrefixes is how many routes it may tell of; 0: no limit.
+	MaxPrefixes int
+}
+
+// password is the first line of the file.
+func (r Reflector) password() (string, error) {
+	if r.PasswordFile == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(r.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read the password for reflector %v: %w", r.Address, err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	if line == "" || len(line) > 80 {
+		return "", fmt.Errorf("read the password for reflector %v: %s: expected 1 to 80 bytes in its first line", r.Address, r.PasswordFile)
+	}
+	return line, nil
+}
+
+func number[T int | uint32](name string, into *T, most uint64) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		x, err := strconv.ParseUint(n.Value, 10, 64)
+		if n.Kind != yaml.ScalarNode || err != nil || x == 0 || x > most {
+			r.problem(n, "%s: %s: expected a number from 1 to %d", name, what(n), most)
+			return
+		}
+		*into = T(x)
+	}}
+}
+
+func address(name string, into *netip.Addr, expected string, fits func(netip.Addr) bool) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		a, err := netip.ParseAddr(n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil || !fits(a) {
+			r.problem(n, "%s: %s: expected %s", name, what(n), expected)
+			return
+		}
+		*into = a
+	}}
+}
+
+func isUnicast(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() && a.Zone() == "" }
+
+func isUnicast6(a netip.Addr) bool { return isUnicast(a) && a.Is6() }
+
+// parsed reads one value or a list of them.
+func parsed[T any](name string, into *[]T, expected string, parse func(string) (T, error)) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		for _, e := range list(n) {
+			v, err := parse(e.Value)
+			if e.Kind != yaml.ScalarNode || err != nil {
+				r.problem(e, "%s: %s: expected %s", name, what(e), expected)
+				continue
+			}
+			*into = append(*into, v)
+		}
+	}}
+}
+
+// mappings reads a list of mappings, one call of read for each.
+func mappings(name string, read func(*reader, *yaml.Node)) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			r.problem(n, "%s: %s: expected a list", name, what(n))
+			return
+		}
+		for _, e := range list(n) {
+			read(r, e)
+		}
+	}}
+}
+
+var routeTarget = regexp.MustCompile(`^\d{1,10}:\d{1,10}$`)
+
+func wrongRouteTarget(s string) string {
+	if !routeTarget.MatchString(s) {
+		return "expected a route target like \"65000:11\""
+	}
+	return ""
+}
+
+func wrongName(s string) string {
+	if s == "" || len(s) > 32 {
+		return "expected a name of at most 32 bytes"
+	}
+	return ""
+}
+
+func wrongInterface(s string) string {
+	if s == "" || len(s) > 15 || strings.ContainsAny(s, "/ ") {
+		return "expected the name of a network interface"
+	}
+	return ""
+}
+
+func wrongFile(path string) string {
+	if !strings.HasPrefix(path, "/") {
+		return "expected the absolute path of a file"
+	}
+	return ""
+}
+
+func (x *Egress) reflector(r *reader, n *yaml.Node) {
+	var one Reflector
+	before := len(r.problems)
+	r.mapping(n, "reflectors", []key{
+		address("address", &one.Address, "an IP address", isUnicast),
+		text("password_file", &one.PasswordFile, wrongFile),
+		number("max_prefixes", &one.MaxPrefixes, 1<<31-1),
+	})
+	if len(r.problems) == before && !one.Address.IsValid() {
+		r.problem(n, "reflectors: no address: expected one")
+	}
+	x.Reflectors = append(x.Reflectors, one)
+}
+
+func (x *Egress) exit(r *reader, n *yaml.Node) {
+	one := egress.Exit{Table: firstTable + uint32(len(x.Exits))}
+	before := len(r.problems)
+	r.mapping(n, "exits", []key{
+		text("name", &one.Name, wrongName),
+		text("route_target", &one.RouteTarget, wrongRouteTarget),
+		parsed("locators", &one.Locators, "an IPv6 prefix, like 2001:db8:f1::/48", netip.ParsePrefix),
+		parsed("addresses", &one.Addresses, "an IP address", netip.ParseAddr),
+	})
+	x.Exits = append(x.Exits, one)
+	if len(r.problems) > before {
+		return
+	}
+	if err := egress.CheckExits(x.Exits); err != nil {
+		r.problem(n, "exits: %v", err)
+	}
+}
+
+// keys of the section.
+func (x *Egress) keys() []key {
+	return []key{
+		oneOf("mode", &x.Mode, string(Off), string(Observe), string(On)),
+		number("as", &x.AS, 1<<32-1),
+		address("router_id", &x.RouterID, "an IPv4 address", netip.Addr.Is4),
+		address("address", &x.Address, "an IPv6 address of this host", isUnicast6),
+		text("interface", &x.Interface, wrongInterface),
+		mappings("reflectors", x.reflector),
+		mappings("exits", x.exit),
+	}
+}
+
+// read reads the section. What has no default must be there.
+func (x *Egress) read(r *reader, n *yaml.Node) {
+	x.Mode = Observe
+	before := len(r.problems)
+	r.mapping(n, "egress", x.keys())
+	if len(r.problems) > before {
+		return
+	}
+	for _, missing := range []struct {
+		name string
+		is   bool
+	}{{"as", x.AS == 0}, {"router_id", !x.RouterID.IsValid()}, {"address", !x.Address.IsValid()}, {"interface", x.Interface == ""},
+		{"reflectors", len(x.Reflectors) == 0}, {"exits", len(x.Exits) == 0}} {
+		if missing.is {
+			r.problem(n, "egress: no %s: expected one", missing.name)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/egress"
+)
+
+const egressText = `
+egress:
+  mode: on
+  as: 65000
+  router_id: 192.0.2.1
+  address: 2001:db8:1::10
+  interface: eth0
+  reflectors:
+    - {address: "2001:db8:1::2", password_file: /etc/plait/rr, max_prefixes: 1000000}
+  exits:
+    - {name: a, route_target: "65000:11", locators: 2001:db8:f1::/48, addresses: 2001:db8:1::a}
+    - {name: b, route_target: "65000:12", locators: [2001:db8:f2::/48], addresses: [2001:db8:1::b, 192.0.2.12]}
+`
+
+func TestReadEgress(t *testing.T) {
+	inDirectory(t, egressText)
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Egress{
+		Mode: On, AS: 65000, RouterID: netip.MustParseAddr("192.0.2.1"), Address: netip.MustParseAddr("2001:db8:1::10"), Interface: "eth0",
+		Reflectors: []Reflector{{Address: netip.MustParseAddr("2001:db8:1::2"), PasswordFile: "/etc/plait/rr", MaxPrefixes: 1000000}},
+		Exits: []egress.Exit{
+			{Name: "a", RouteTarget: "65000:11", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f1::/48")},
+				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::a")}, Table: firstTable},
+			{Name: "b", RouteTarget: "65000:12", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f2::/48")},
+				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::b"), netip.MustParseAddr("192.0.2.12")}, Table: firstTable + 1},
+		},
+	}
+	if !reflect.DeepEqual(c.Egress, want) {
+		t.Errorf("got %+v\nwant %+v", c.Egress, want)
+	}
+	if c, _ = c.Override(Overrides{Observe: true}); c.Egress.Mode != Observe {
+		t.Errorf("mode %s, want observe: the command line says so", c.Egress.Mode)
+	}
+}
+
+func TestEgressMistakes(t *testing.T) {
+	for name, x := range map[string]struct{ old, new, want string }{
+		"a reflector's name":  {`address: "2001:db8:1::2"`, "address: rr1", "plait.yaml:9:17: address: rr1: expected an IP address"},
+		"an AS":               {"as: 65000", "as: AS65000", "plait.yaml:4:7: as: AS65000: expected a number from 1 to 4294967295"},
+		"no router id":        {"  router_id: 192.0.2.1\n", "", "plait.yaml:3:3: egress: no router_id: expected one"},
+		"a router id of IPv6": {"router_id: 192.0.2.1", `router_id: "2001:db8::1"`, "plait.yaml:5:14: router_id: 2001:db8::1: expected an IPv4 address"},
+		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:12:31: route_target: transit-b: expected a route target like "65000:11"`},
+		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:12:7: exits: "},
+		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
+		"exits as a mapping":  {"  exits:\n    - {", "  exits:\n    {", "expected YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(egressText, x.old, x.new, 1)
+			if text == egressText {
+				t.Fatal("nothing was replaced")
+			}
+			inDirectory(t, text)
+			if _, err := ReadConfig("plait.yaml"); err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("got %v\nwant %s", err, x.want)
+			}
+		})
+	}
+}

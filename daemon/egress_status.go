@@ -1,0 +1,266 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"plait.dev/plait/egress/bgp"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// errNoEgress is the answer of a plait without the lever.
+var errNoEgress = errors.New("this plait chooses no exits: its configuration has no section egress, or its mode is off")
+
+// maxRoutes is how many routes one answer holds.
+const maxRoutes = 1000
+
+// EgressStatus is how the lever is: `plait egress exits` and `sessions` show it.
+type EgressStatus struct {
+	Mode Mode `json:"mode"`
+	// Settled: the reflectors have told their routes, and from then on the kernel follows them.
+	Settled  bool            `json:"settled"`
+	Sessions []SessionStatus `json:"sessions"`
+	Exits    []ExitStatus    `json:"exits"`
+	// Main and Standby are how many routes there are in the main table, and how many stand behind them.
+	Main    int             `json:"main_routes"`
+	Standby int             `json:"standby_routes"`
+	Refused []RefusedStatus `json:"refused"`
+	// MPTCP is there in mode on.
+	MPTCP *mptcp.ServiceStatus `json:"mptcp,omitempty"`
+	// Census counts the connections of servers that listen for MPTCP, now.
+	Census *mptcp.Census `json:"census,omitempty"`
+}
+
+// SessionStatus is the session with a reflector.
+type SessionStatus struct {
+	Reflector netip.Addr     `json:"reflector"`
+	State     string         `json:"state"`
+	Since     time.Time      `json:"since"`
+	Routes    map[string]int `json:"routes"` // by family; those kept of a lost session too
+	Agreed    []string       `json:"agreed"`
+	LastError string         `json:"last_error,omitempty"`
+}
+
+// ExitStatus is an exit as the plan has it.
+type ExitStatus struct {
+	Name        string         `json:"name"`
+	RouteTarget string         `json:"route_target"`
+	Table       uint32         `json:"table"`
+	Addresses   []netip.Addr   `json:"addresses"`
+	Routes      int            `json:"routes"`
+	SIDs        map[string]int `json:"sids"` // how many routes lead to each
+}
+
+// RefusedStatus is why some routes are not used.
+type RefusedStatus struct {
+	From   string `json:"from"` // an exit, "default table" or a reflector
+	Reason string `json:"reason"`
+	Routes uint64 `json:"routes"`
+	Last   string `json:"last"`
+}
+
+// RouteStatus is one entry of the plan.
+type RouteStatus struct {
+	Exit    string       `json:"exit"` // empty: the main table
+	Table   uint32       `json:"table"`
+	Prefix  netip.Prefix `json:"prefix"`
+	SID     *netip.Addr  `json:"sid,omitempty"`
+	NextHop *netip.Addr  `json:"next_hop,omitempty"`
+	Standby bool         `json:"standby,omitempty"`
+}
+
+// WayStatus is an exit that reaches a client.
+type WayStatus struct {
+	Exit    string       `json:"exit"`
+	Address *netip.Addr  `json:"address,omitempty"` // announced to the client, if the exit has one of its family
+	Prefix  netip.Prefix `json:"prefix"`
+	SID     netip.Addr   `json:"sid"`
+	ASPath  []uint32     `json:"as_path"`
+	Reason  string       `json:"reason"`
+}
+
+func (x *exits) name(table uint32) string {
+	for _, e := range x.config.Exits {
+		if e.Table == table {
+			return e.Name
+		}
+	}
+	return ""
+}
+
+func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
+	for _, s := range x.speaker.Sessions() {
+		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: s.Agreed, LastError: s.LastError, Routes: map[string]int{}}
+		for family, n := range s.Prefixes {
+			if n > 0 {
+				one.Routes[bgp.Family(family).String()] = n
+			}
+		}
+		out = append(out, one)
+		for _, r := range s.Refused {
+			refused = append(refused, RefusedStatus{"reflector " + s.Reflector.String(), r.Reason, r.Count, r.Last})
+		}
+	}
+	return out, refused
+}
+
+// status counts what the plan has.
+func (x *exits) status() EgressStatus {
+	out := EgressStatus{Mode: x.config.Mode}
+	out.Sessions, out.Refused = x.sessions()
+	if x.mptcp != nil {
+		s := x.mptcp.Status()
+		out.MPTCP = &s
+		if census, err := x.mptcp.Census(); err == nil {
+			out.Census = &census
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out.Settled = x.settled
+	for _, r := range x.plan.Refusals() {
+		from := r.Exit
+		if from == "" {
+			from = "default table"
+		}
+		out.Refused = append(out.Refused, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
+	}
+	byTable := map[uint32]*ExitStatus{}
+	for _, e := range x.config.Exits {
+		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: e.Addresses, SIDs: map[string]int{}})
+	}
+	for i := range out.Exits {
+		byTable[out.Exits[i].Table] = &out.Exits[i]
+	}
+	for e := range x.plan.Entries() {
+		switch exit := byTable[e.Table]; {
+		case exit != nil:
+			exit.Routes++
+			exit.SIDs[e.SID.String()]++
+		case e.Standby:
+			out.Standby++
+		default:
+			out.Main++
+		}
+	}
+	return out
+}
+
+// entries lists the plan's routes whose prefix overlaps with one; an invalid one stands for all.
+func (x *exits) entries(within netip.Prefix) (out []RouteStatus, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for e := range x.plan.Entries() {
+		if within.IsValid() && !within.Overlaps(e.Prefix) {
+			continue
+		}
+		if len(out) == maxRoutes {
+			return out, true
+		}
+		r := RouteStatus{Exit: x.name(e.Table), Table: e.Table, Prefix: e.Prefix, Standby: e.Standby}
+		if e.SID.IsValid() {
+			r.SID = &e.SID
+		} else {
+			r.NextHop = &e.NextHop
+		}
+		out = append(out, r)
+	}
+	return out, false
+}
+
+// explain lists the exits that reach a client, the best first.
+func (x *exits) explain(client netip.Addr) []WayStatus {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := []WayStatus{}
+	for _, w := range x.plan.Reachable(client) {
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason}
+		if a, ok := x.byExit[w.Exit][client.Unmap().Is4()]; ok {
+			one.Address = &a
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// RoutesAnswer is what plait egress routes shows.
+type RoutesAnswer struct {
+	Routes []RouteStatus `json:"routes"`
+	More   bool          `json:"more"` // than an answer holds
+}
+
+// questions adds the lever's questions to the control socket's.
+func (x *exits) questions(m *http.ServeMux) {
+	ask := func(path string, f func(*http.Request) (any, error)) {
+		m.HandleFunc("GET /egress"+path, func(w http.ResponseWriter, r *http.Request) {
+			if x == nil {
+				answer(w, nil, errNoEgress)
+				return
+			}
+			v, err := f(r)
+			answer(w, v, err)
+		})
+	}
+	ask("", func(*http.Request) (any, error) { return x.status(), nil })
+	ask("/routes", func(r *http.Request) (any, error) {
+		var within netip.Prefix
+		if text := r.URL.Query().Get("prefix"); text != "" {
+			var err error
+			if within, err = parsePrefix(text); err != nil {
+				return nil, err
+			}
+		}
+		var a RoutesAnswer
+		a.Routes, a.More = x.entries(within)
+		return a, nil
+	})
+	ask("/explain", func(r *http.Request) (any, error) {
+		client, err := netip.ParseAddr(r.URL.Query().Get("client"))
+		if err != nil {
+			return nil, fmt.Errorf("client %s: expected an IP address", r.URL.Query().Get("client"))
+		}
+		return x.explain(client), nil
+	})
+	ask("/log", func(*http.Request) (any, error) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return slices.Clone(x.journal), nil
+	})
+}
+
+// parsePrefix takes an address for the prefix of itself.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("prefix %s: expected an IP prefix, like 2001:db8::/32, or an address", text)
+	}
+	return p.Masked(), nil
+}
+
+// Egress asks how the lever egress is.
+func (c *ControlClient) Egress() (s EgressStatus, err error) {
+	return s, c.call(http.MethodGet, "/egress", &s)
+}
+
+// EgressRoutes asks for the routes that overlap with a prefix; empty: for all.
+func (c *ControlClient) EgressRoutes(prefix string) (a RoutesAnswer, err error) {
+	return a, c.call(http.MethodGet, "/egress/routes?prefix="+url.QueryEscape(prefix), &a)
+}
+
+// EgressExplain asks which exits reach a client.
+func (c *ControlClient) EgressExplain(client string) (w []WayStatus, err error) {
+	return w, c.call(http.MethodGet, "/egress/explain?client="+url.QueryEscape(client), &w)
+}
+
+// EgressLog asks for the latest changes of the kernel's routing state.
+func (c *ControlClient) EgressLog() (j []JournalEntry, err error) {
+	return j, c.call(http.MethodGet, "/egress/log", &j)
+}

@@ -1,0 +1,50 @@
+package bgp
+
+import "time"
+
+// refusal says why a route is not taken. The reasons are a fixed set, so that no reflector can make plait count without end.
+type refusal uint8
+
+const (
+	accepted refusal = iota
+	malformed
+	noSID
+	unknownBehavior
+	otherBehaviorFamily
+	badStructure
+	badLabel
+	badSID
+	noRouteTarget
+	badNextHop
+	ownAS
+	ownOriginator
+	badPrefix
+	otherFamily
+	refusals
+)
+
+var refusalWords = [refusals]string{
+	malformed:           "an attribute is malformed or missing: the route counts as withdrawn (RFC 7606)",
+	noSID:               "VPN route without an SRv6 L3 Service SID: does its border router export with a SID?",
+	unknownBehavior:     "the SID's behavior is not End.DT4, End.DT6 or End.DT46",
+	otherBehaviorFamily: "the SID's behavior is for the other IP version",
+	badStructure:        "the SID structure is impossible: more than 128 bits, or bits transposed that are not in it or not in the label",
+	badLabel:            "bits of the SID are transposed, but the label holds none (implicit null, or zero)",
+	badSID:              "the SID is zero or no unicast IPv6 address",
+	noRouteTarget:       "VPN route without a route target: it belongs to no exit",
+	badNextHop:          "the next hop is zero or no unicast address",
+	ownAS:               "the AS path has the AS of this network in it: a loop",
+	ownOriginator:       "its originator has the router ID of this host: is the ID used twice?",
+	badPrefix:           "the prefix is multicast or link-local",
+	otherFamily:         "the address family was not agreed on for this session",
+}
+
+func (r refusal) String() string { return refusalWords[r] }
+
+// Refused counts announcements that were not taken, since the speaker started.
+type Refused struct {
+	Reason string
+	Count  uint64
+	Last   string // route of the last one, or what is wrong with it
+	At     time.Time
+}

@@ -1,0 +1,263 @@
+package bgp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"plait.dev/plait/egress"
+)
+
+const (
+	maxRetryTime = 2 * time.Minute
+	// A session that lasted so long has worked: the time between attempts begins small again.
+	provenTime = time.Minute
+	// After its return a reflector has so long to tell all routes again, until those it has not told go (RFC 4724 section 4.2).
+	staleTime = 6 * time.Minute
+	// Updates that are handed over at once, at most.
+	batchSize = 4096
+)
+
+// session is what there is for one reflector: connection after connection.
+type session struct {
+	speaker   *Speaker
+	reflector Reflector
+	log       *slog.Logger
+	resume    chan struct{}
+
+	// work guards what follows and keeps events in order: it is held while they are handed over.
+	work    sync.Mutex
+	tables  [families]table
+	batch   []egress.Update
+	changes []change
+	epoch   int // turns with each beginning and end of a session, so that a timer knows whether it is out of date
+	timer   *time.Timer
+
+	// status is for those who ask; it is never held for long.
+	status sync.Mutex
+	shown  Session
+	refuse [refusals]Refused
+}
+
+// limitError ends a session: the reflector told more routes than it may.
+type limitError struct{ *protocolError }
+
+func (e limitError) Unwrap() error { return e.protocolError }
+
+func newSession(s *Speaker, r Reflector) *session {
+	out := &session{speaker: s, reflector: r, resume: make(chan struct{}, 1), log: s.config.Log.With("reflector", r.Address)}
+	out.shown.Reflector = r.Address
+	for f := range out.tables {
+		out.tables[f].known = map[routeKey]bool{}
+	}
+	return out
+}
+
+// run keeps a session to the reflector until ctx ends.
+func (s *session) run(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		lasted, err := s.once(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if _, ok := errors.AsType[*net.OpError](err); ok || lasted > provenTime {
+			failures = 0 // what does not answer costs nothing to ask again
+		}
+		s.failed(err, lasted > 0)
+		if _, ok := errors.AsType[limitError](err); ok {
+			select {
+			case <-s.resume: // asked for when there was nothing to resume
+			default:
+			}
+			s.set(Shut)
+			select {
+			case <-ctx.Done():
+			case <-s.resume:
+			}
+			continue
+		}
+		wait := min(s.reflector.RetryTime<<min(failures, 16), maxRetryTime)
+		failures++
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration((0.75 + 0.25*rand.Float64()) * float64(wait))): // RFC 4271 section 10
+		}
+	}
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.stopTimer()
+	s.set(Idle)
+}
+
+// once connects, agrees on a session, and lives it to its end. It returns how long the session was established.
+func (s *session) once(ctx context.Context) (lasted time.Duration, err error) {
+	s.set(Connect)
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p := newPeer(conn)
+	stop := context.AfterFunc(ctx, func() {
+		p.close(&protocolError{code: wire.BGP_ERROR_CEASE, sub: wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN})
+	})
+	defer stop()
+	defer func() { p.close(err) }()
+	a, err := s.introduce(p)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	s.up(a)
+	err = s.receive(ctx, p, a)
+	if ctx.Err() == nil {
+		s.down(a, err)
+	}
+	return time.Since(began), err
+}
+
+func (s *session) dial(ctx context.Context) (net.Conn, error) {
+	r := s.reflector
+	d := net.Dialer{Timeout: r.DialTime}
+	d.SetMultipathTCP(false) // MPTCP and TCP-MD5 exclude each other
+	if r.LocalAddress.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.LocalAddress, 0))
+	}
+	if r.Password != "" {
+		d.Control = func(_, _ string, c syscall.RawConn) error { return setPassword(c, r.Address, r.Password) }
+	}
+	to := netip.AddrPortFrom(r.Address, r.Port).String()
+	conn, err := d.DialContext(ctx, "tcp", to)
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT):
+		return nil, fmt.Errorf("connect to %s: no answer in %s: check the address and the way to it, and that the TCP-MD5 password is the same on both sides: %w", to, r.DialTime, err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("connect to %s: refused: does BGP run there and listen on this address?: %w", to, err)
+	}
+	return nil, fmt.Errorf("connect to %s: %w", to, err)
+}
+
+// introduce exchanges the OPEN messages and their confirmation.
+func (s *session) introduce(p *peer) (*agreement, error) {
+	open, err := openMessage(&s.speaker.config, &s.reflector)
+	if err != nil {
+		return nil, fmt.Errorf("make the OPEN message: %w", err)
+	}
+	if err := p.write(open); err != nil {
+		return nil, err
+	}
+	s.set(OpenSent)
+	body, err := s.expect(p, wire.BGP_MSG_OPEN, s.reflector.HoldTime)
+	if err != nil {
+		return nil, err
+	}
+	a, err := agree(body.(*wire.BGPOpen), &s.speaker.config, &s.reflector)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.write(wire.NewBGPKeepAliveMessage()); err != nil {
+		return nil, err
+	}
+	s.set(OpenConfirm)
+	if _, err := s.expect(p, wire.BGP_MSG_KEEPALIVE, a.holdTime); err != nil {
+		return nil, err
+	}
+	if a.extended {
+		p.limit = wire.BGP_MAX_EXTENDED_MESSAGE_LENGTH
+	}
+	return a, nil
+}
+
+// expect reads a message of a kind; another one ends the session.
+func (s *session) expect(p *peer, kind uint8, hold time.Duration) (body wire.BGPBody, err error) {
+	got, raw, err := p.read(hold)
+	if err != nil {
+		return nil, err
+	}
+	defer survive(got, raw, &err)
+	m, _, err := parse(got, raw, nil)
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := m.Body.(*wire.BGPNotification); ok {
+		return nil, &notified{n.ErrorCode, n.ErrorSubcode}
+	}
+	if got != kind {
+		return nil, &protocolError{code: wire.BGP_ERROR_FSM_ERROR, words: fmt.Sprintf("the reflector sent a message of type %d instead of %d", got, kind)}
+	}
+	return m.Body, nil
+}
+
+// receive reads messages until the session ends.
+func (s *session) receive(ctx context.Context, p *peer, a *agreement) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var sending sync.WaitGroup
+	sending.Go(func() { s.runKeepalives(ctx, p, a) })
+	defer sending.Wait()
+	defer cancel()
+	if err := s.endOfRIB(p, a); err != nil {
+		return err
+	}
+	for {
+		if !p.pending() {
+			s.flush()
+		}
+		kind, body, err := p.read(a.holdTime)
+		if err != nil {
+			s.flush()
+			return err
+		}
+		if err := s.take(kind, body, a); err != nil {
+			s.flush()
+			return err
+		}
+	}
+}
+
+// runKeepalives says that this host lives, three times in each hold time (RFC 4271 section 4.4).
+func (s *session) runKeepalives(ctx context.Context, p *peer, a *agreement) {
+	if a.holdTime == 0 {
+		return
+	}
+	ticker := time.NewTicker(a.holdTime / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if p.write(wire.NewBGPKeepAliveMessage()) != nil {
+				_ = p.conn.Close() // wakes the reader, which knows what to do
+				return
+			}
+		}
+	}
+}
+
+// endOfRIB says that this host has told all its routes, which are none. A reflector that has restarted waits for it
+// (RFC 4724 section 4.1).
+func (s *session) endOfRIB(p *peer, a *agreement) error {
+	if !a.restart {
+		return nil
+	}
+	for f, agreed := range a.agreed {
+		if agreed {
+			if err := p.write(wire.NewEndOfRib(wireFamilies[f])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package mptcp
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Config is what a Manager is told.
+type Config struct {
+	// Exits are all EPE addresses of this host. Subflows on others are never touched.
+	Exits []netip.Addr
+	// Reachable says which exits reach a client, the best first. It is called in the Manager's goroutine when a connection is established,
+	// when a subflow comes up and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
+	Reachable func(client netip.Addr) []ExitAddress
+	// MaxSubflows of a connection, the first counted; 0 is 8, more than which Linux does not use. If there are more exits, the best of
+	// them are announced; if a client opens more, for instance from several addresses of its own, they are closed.
+	MaxSubflows int
+	// ChangesPerSecond limits the commands to the kernel, a tenth of it at once; 0 is 10,000. What is over waits, removals before the rest.
+	ChangesPerSecond int
+	Log              *slog.Logger
+}
+
+// idBase is the lowest id given to an exit. The kernel numbers addresses it was not told from 1.
+const idBase = 32
+
+// repeatAfter: an ADD_ADDR is a bare ACK. If it is lost, or meets another not yet sent, Linux before 6.18 repeats it after 120 s
+// (net.mptcp.add_addr_timeout). Without a subflow after these times, each from the one before, the Manager does.
+var repeatAfter = [...]time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second}
+
+// connection is one that a client opened.
+type connection struct {
+	token       uint32
+	own, client netip.Addr // unmapped
+	ready       bool       // established, and neither the kernel's nor fallen back
+	closing     bool       // nothing is announced any more, but subflows are closed if their exit fails
+	queued      bool
+	subflows    []Subflow
+	announced   []announcement
+}
+
+type announcement struct {
+	addr netip.Addr
+	id   uint8
+	// backup: MP_PRIO was sent for a subflow on it. From Linux 6.11 on the kernel remembers this for later ones.
+	backup bool
+	// joined: the client opened a subflow to it once, so it knows it.
+	joined bool
+	// refused by the kernel: not to be tried again on this connection.
+	refused bool
+}
+
+// later is something to look after: an announcement, or the end of a closed connection.
+type later struct {
+	at    time.Time
+	token uint32
+	addr  netip.Addr
+	renew bool // the address was withdrawn and may be announced again
+}
+
+// Manager keeps the picture of all connections and brings it to what Reachable says. It is not safe for concurrent use.
+type Manager struct {
+	config  Config
+	kernel  Kernel
+	ids     map[netip.Addr]uint8
+	byToken map[uint32]*connection
+	queue   [2][]*connection // urgent: something may have to be removed; others
+	repeats [len(repeatAfter)][]later
+	closing []later // when to forget which connection
+	budget  budget
+	counts  Counts
+	want    []ExitAddress // scratch
+}
+
+// New makes a Manager without connections.
+func New(config Config, kernel Kernel) (*Manager, error) {
+	if config.Reachable == nil {
+		return nil, errors.New("manage MPTCP connections: no Reachable: give the function that says which exits reach a client")
+	}
+	if config.MaxSubflows == 0 {
+		config.MaxSubflows = 8
+	}
+	if config.ChangesPerSecond == 0 {
+		config.ChangesPerSecond = 10_000
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	ids, err := assignIDs(config.Exits)
+	if err != nil {
+		return nil, err
+	}
+	return &Manager{
+		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{},
+		budget: budget{perSecond: float64(config.ChangesPerSecond)},
+	}, nil
+}
+
+// assignIDs numbers the exits' addresses by themselves and not by their order, so that a Manager started anew says the same to
+// connections that outlived the one before.
+func assignIDs(exits []netip.Addr) (map[netip.Addr]uint8, error) {
+	const n = 255 - idBase
+	if len(exits) > n {
+		return nil, fmt.Errorf("number %d EPE addresses: ids of ADD_ADDR are one byte: configure at most %d", len(exits), n)
+	}
+	sorted := slices.Clone(exits)
+	slices.SortFunc(sorted, netip.Addr.Compare)
+	ids, taken := map[netip.Addr]uint8{}, [n]bool{}
+	for _, a := range slices.Compact(sorted) {
+		h := fnv.New32a()
+		_, _ = h.Write(a.AsSlice()) // never fails
+		i := h.Sum32() % n
+		for taken[i] {
+			i = (i + 1) % n
+		}
+		taken[i] = true
+		ids[a.Unmap()] = uint8(i + idBase)
+	}
+	return ids, nil
+}
+
+// Handle takes in one event. If it makes changes necessary, they are made before Handle returns, unless the budget is used up.
+func (m *Manager) Handle(e Event, now time.Time) {
+	c := m.byToken[e.Token]
+	if e.Type == Created || e.Type == Established {
+		if !e.Server {
+			return
+		}
+		if c == nil || c.closing { // a closed connection's token can be given again
+			c = m.add(e.Token, e.Local, e.Remote)
+			c.subflows = append(c.subflows, e.Subflow)
+		}
+	}
+	if c == nil {
+		return // not a client's, or closed already
+	}
+	switch e.Type {
+	case Established:
+		c.ready = true
+		m.reconcile(c, now)
+	case Closed:
+		m.linger(c, now)
+	case SubEstablished:
+		if i := c.find(e.Subflow); i >= 0 {
+			c.subflows[i].LocalID = e.LocalID
+		} else {
+			a := c.announcement(e.addr())
+			if a != nil {
+				a.joined, e.unsure = true, a.backup
+			}
+			c.subflows = append(c.subflows, e.Subflow)
+			m.counts.Joins++
+		}
+		m.reconcile(c, now)
+	case SubClosed:
+		if i := c.find(e.Subflow); i >= 0 {
+			c.subflows = slices.Delete(c.subflows, i, i+1)
+			if e.Err != 0 {
+				m.counts.SubflowErrors++
+				m.renew(c, e.addr(), now)
+			}
+		}
+	}
+}
+
+// Resync replaces the picture by what the kernel has. What was announced is kept of connections known before; to others it is
+// announced anew, which changes nothing for those that know it.
+func (m *Manager) Resync(all []Connection, now time.Time) {
+	old := m.byToken
+	m.byToken = make(map[uint32]*connection, len(all))
+	m.queue, m.closing = [2][]*connection{}, nil
+	m.counts.Resyncs++
+	for _, k := range all {
+		if !k.Server {
+			continue
+		}
+		c := m.add(k.Token, k.Local, k.Remote)
+		c.subflows, c.ready = k.Subflows, !k.Fallback
+		if before := old[k.Token]; before != nil && before.own == c.own && before.client == c.client {
+			c.announced = before.announced
+		}
+		c.adopt(m.ids)
+		if k.Closing {
+			m.linger(c, now)
+		}
+		m.enqueue(c, true)
+	}
+	m.Tick(now)
+}
+
+// Changed says that other exits than before may reach clients within the prefixes; without any, all clients. The work is done by
+// Tick. The time it takes here is 0.1 µs for each client and length of prefix.
+func (m *Manager) Changed(prefixes ...netip.Prefix) {
+	within := newPrefixSet(prefixes)
+	for _, c := range m.byToken {
+		if len(prefixes) == 0 || within.contains(c.client) {
+			m.enqueue(c, true)
+		}
+	}
+}
+
+// sliceOfWork is how many connections Tick looks at, so that events wait no longer than some milliseconds.
+const sliceOfWork = 64
+
+// Tick does what waits, and returns when to call it next; the zero time: nothing waits.
+func (m *Manager) Tick(now time.Time) (next time.Time) {
+	m.repeat(now)
+	m.forget(now)
+	for range sliceOfWork {
+		if !m.budget.left(now) {
+			break
+		}
+		c := m.dequeue()
+		if c == nil {
+			break
+		}
+		m.reconcile(c, now)
+	}
+	if len(m.queue[0])+len(m.queue[1]) > 0 {
+		return m.budget.next(now)
+	}
+	for _, r := range append(m.repeats[:], m.closing) {
+		if len(r) > 0 && (next.IsZero() || r[0].at.Before(next)) {
+			next = r[0].at
+		}
+	}
+	return next
+}
+
+func (m *Manager) add(token uint32, local, remote netip.AddrPort) *connection {
+	c := &connection{token: token, own: local.Addr().Unmap(), client: remote.Addr().Unmap()}
+	m.byToken[token] = c
+	m.counts.Seen++
+	return c
+}
+
+// lingerFor: a server that writes its answer and closes leaves the rest to the kernel, which says nothing of it any more. How long that takes
+// is unknown; what is still there after this time is left alone.
+const lingerFor = 30 * time.Second
+
+// linger keeps a connection that the application has closed for a while: what it had written may still need its subflows.
+func (m *Manager) linger(c *connection, now time.Time) {
+	if !c.closing {
+		c.closing = true
+		m.closing = append(m.closing, later{at: now.Add(lingerFor), token: c.token})
+	}
+}
+
+// forget drops connections that have lingered. One in a queue stays there; reconcile does nothing with it.
+func (m *Manager) forget(now time.Time) {
+	for len(m.closing) > 0 && !m.closing[0].at.After(now) {
+		if c := m.byToken[m.closing[0].token]; c != nil && c.closing {
+			c.ready = false
+			delete(m.byToken, c.token)
+		}
+		m.closing = m.closing[1:]
+	}
+}
+
+// adopt takes subflows on exits' addresses as proof that these were announced, by a Manager before this one.
+func (c *connection) adopt(exits map[netip.Addr]uint8) {
+	for _, s := range c.subflows {
+		if _, exit := exits[s.addr()]; exit && s.LocalID != 0 && c.announcement(s.addr()) == nil {
+			c.announced = append(c.announced, announcement{addr: s.addr(), id: s.LocalID, joined: true})
+		}
+	}
+}
+
+func (m *Manager) enqueue(c *connection, urgent bool) {
+	if c.queued {
+		return
+	}
+	c.queued = true
+	i := 1
+	if urgent {
+		i = 0
+	}
+	m.queue[i] = append(m.queue[i], c)
+}
+
+func (m *Manager) dequeue() *connection {
+	for i, q := range m.queue {
+		if len(q) > 0 {
+			c := q[0]
+			q[0] = nil
+			m.queue[i] = q[1:]
+			c.queued = false
+			return c
+		}
+	}
+	return nil
+}
+
+func (c *connection) find(s Subflow) int {
+	return slices.IndexFunc(c.subflows, func(x Subflow) bool { return x.Local == s.Local && x.Remote == s.Remote })
+}
+
+func (c *connection) announcement(a netip.Addr) *announcement {
+	for i := range c.announced {
+		if c.announced[i].addr == a {
+			return &c.announced[i]
+		}
+	}
+	return nil
+}

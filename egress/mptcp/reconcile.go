@@ -1,0 +1,180 @@
+package mptcp
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// addr is the address of this host, comparable.
+func (s Subflow) addr() netip.Addr { return s.Local.Addr().Unmap() }
+
+// wanted is what Reachable says for a connection: exits of its family, each once, at most as many as subflows are allowed beside the first; the
+// connection's own address, if it is mentioned, does not count.
+func (m *Manager) wanted(c *connection) []ExitAddress {
+	m.want = m.want[:0]
+	exits := 0
+	for _, x := range m.config.Reachable(c.client) {
+		x.Addr = x.Addr.Unmap()
+		_, known := m.ids[x.Addr]
+		own := x.Addr == c.own
+		if x.Addr.Is4() != c.client.Is4() || !known && !own || find(m.want, x.Addr) != nil {
+			continue
+		}
+		if !own {
+			if exits++; exits >= m.config.MaxSubflows {
+				continue
+			}
+		}
+		m.want = append(m.want, x)
+	}
+	return m.want
+}
+
+func find(want []ExitAddress, a netip.Addr) *ExitAddress {
+	for i := range want {
+		if want[i].Addr == a {
+			return &want[i]
+		}
+	}
+	return nil
+}
+
+// withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them. Remove
+// comes before Destroy, which makes the kernel forget the id.
+func (m *Manager) withdraw(c *connection, want []ExitAddress) {
+	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool {
+		if !c.ready || find(want, a.addr) != nil {
+			return false
+		}
+		return a.refused || m.done(c, &m.counts.Removes, m.kernel.Remove(c.token, a.id))
+	})
+	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
+		s := c.subflows[i]
+		_, exit := m.ids[s.addr()]
+		unwanted := exit && s.addr() != c.own && find(want, s.addr()) == nil
+		excess := len(c.subflows) > m.config.MaxSubflows && i > 0
+		// The last one stays even if its exit no longer leads to the client: without it the connection would be lost.
+		if (unwanted || excess) && len(c.subflows) > 1 && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
+			c.subflows = slices.Delete(c.subflows, i, i+1)
+		}
+	}
+}
+
+// prioritize sends MP_PRIO where a subflow's priority is not the wanted one.
+func (m *Manager) prioritize(c *connection, want []ExitAddress) {
+	for i := range c.subflows {
+		s := &c.subflows[i]
+		x := find(want, s.addr())
+		if x == nil || x.Backup == s.Backup && !s.unsure || !c.ready {
+			continue
+		}
+		m.done(c, &m.counts.Priorities, m.kernel.SetBackup(c.token, *s, x.Backup))
+		s.Backup, s.unsure = x.Backup, false
+		if a := c.announcement(s.addr()); a != nil {
+			a.backup = true
+		}
+	}
+}
+
+// announce sends ADD_ADDR for what is wanted and not announced.
+func (m *Manager) announce(c *connection, want []ExitAddress, now time.Time) {
+	for _, x := range want {
+		if x.Addr == c.own || !c.ready || c.announcement(x.Addr) != nil {
+			continue
+		}
+		a := announcement{addr: x.Addr, id: c.idOf(x.Addr, m.ids[x.Addr])}
+		a.refused = !m.done(c, &m.counts.Announces, m.kernel.Announce(c.token, a.addr, a.id))
+		c.announced = append(c.announced, a)
+		if !a.refused {
+			m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.token, a.addr, false})
+		}
+	}
+}
+
+// idOf is the id the connection has for the address, if one of its subflows shows it, else the usual.
+func (c *connection) idOf(a netip.Addr, usual uint8) uint8 {
+	for _, s := range c.subflows {
+		if s.LocalID != 0 && s.addr() == a {
+			return s.LocalID
+		}
+	}
+	return usual
+}
+
+// done counts a command and what the kernel said to it. It returns whether things are now as the command wanted them.
+func (m *Manager) done(c *connection, count *uint64, err error) bool {
+	m.budget.take()
+	switch {
+	case err == nil:
+		*count++
+	case errors.Is(err, ErrGone):
+		m.counts.Gone++
+	case errors.Is(err, ErrNotOurs):
+		m.counts.NotOurs++
+		c.ready = false
+		return false
+	default:
+		if m.counts.Refused++; m.counts.Refused%1000 == 1 {
+			m.config.Log.Warn("the kernel refused a change of an MPTCP connection (logged once in 1000)",
+				"client", c.client, "token", c.token, "err", err)
+		}
+		return false
+	}
+	return true
+}
+
+// renew withdraws an address whose subflow died of an error, so that it is announced again after a while: while an address counts as
+// announced, Linux clients do not join there a second time.
+func (m *Manager) renew(c *connection, addr netip.Addr, now time.Time) {
+	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, m.kernel.Remove(c.token, a.id)) {
+		return
+	}
+	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
+	m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.token, addr, true})
+}
+
+// repeat announces again what brought no subflow, or lost it.
+func (m *Manager) repeat(now time.Time) {
+	for level := range m.repeats {
+		for len(m.repeats[level]) > 0 && !m.repeats[level][0].at.After(now) && m.budget.left(now) {
+			r := m.repeats[level][0]
+			m.repeats[level] = m.repeats[level][1:]
+			c := m.byToken[r.token]
+			if c == nil || !c.ready || c.closing {
+				continue
+			}
+			a := c.announcement(r.addr)
+			if a == nil && r.renew {
+				m.reconcile(c, now) // if it is still wanted
+			}
+			if a == nil || a.joined || a.refused {
+				continue
+			}
+			m.done(c, &m.counts.Repeats, m.kernel.Announce(c.token, a.addr, a.id))
+			if level+1 < len(m.repeats) {
+				m.repeats[level+1] = append(m.repeats[level+1], later{now.Add(repeatAfter[level+1]), r.token, r.addr, false})
+			}
+		}
+	}
+}
+
+// reconcile brings one connection to what Reachable says.
+func (m *Manager) reconcile(c *connection, now time.Time) {
+	if !c.ready {
+		return
+	}
+	want := m.wanted(c)
+	if !m.budget.left(now) {
+		m.counts.Deferred++
+		m.enqueue(c, false)
+		return
+	}
+	m.withdraw(c, want)
+	if c.closing {
+		return
+	}
+	m.prioritize(c, want)
+	m.announce(c, want, now)
+}

@@ -1,0 +1,334 @@
+package egress
+
+import (
+	"cmp"
+	"iter"
+	"math/bits"
+	"net/netip"
+	"slices"
+)
+
+// Plan keeps what the reflectors told and knows what the kernel's tables should hold: for each exit its best route to each prefix, for the main table
+// the best route and behind it a standby through another exit. It is for one goroutine at a time.
+type Plan struct {
+	exits    []Exit
+	byTarget map[string]int
+
+	destinations map[netip.Prefix]*destination
+	lengths      map[bool]*[129]int // how many destinations have a prefix of each length; true: IPv4
+
+	known    map[attributes]*shared
+	sources  []source
+	bySource map[source]uint32
+
+	refusals map[refused]*Refusal
+	scratch  []candidate
+}
+
+// source is where a route comes from, less what tells apart the routes of one prefix.
+type source struct {
+	reflector     netip.Addr
+	distinguisher string
+}
+
+// shared are the attributes of uses paths.
+type shared struct {
+	attributes
+	uses int
+}
+
+// path is one route to a destination. There are millions.
+type path struct {
+	*shared
+	source, pathID uint32
+}
+
+// destination is what is known of one prefix, and the entries made of it.
+type destination struct {
+	paths []path
+	best  *attributes   // entry of the main table
+	exits []*attributes // entries of the exits; empty if there are none at all
+	// standby is the entry behind best, through exit standbyExit.
+	standby     *attributes
+	standbyExit int
+}
+
+type refused struct {
+	exit   int // -1: the default table
+	reason Reason
+}
+
+// NewPlan returns the plan that knows no routes.
+func NewPlan(exits []Exit) (*Plan, error) {
+	if err := CheckExits(exits); err != nil {
+		return nil, err
+	}
+	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
+		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[attributes]*shared{},
+		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}}
+	for i, e := range exits {
+		p.byTarget[e.RouteTarget] = i
+	}
+	return p, nil
+}
+
+// Refusals lists what is not used and why, by exit and reason.
+func (p *Plan) Refusals() []Refusal {
+	var out []Refusal
+	for _, r := range p.refusals {
+		if r.Routes > 0 {
+			out = append(out, *r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Refusal) int { return cmp.Or(cmp.Compare(a.Exit, b.Exit), cmp.Compare(a.Reason, b.Reason)) })
+	return out
+}
+
+// Entries are what the kernel should have now, by prefix and table.
+func (p *Plan) Entries() iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for _, prefix := range p.prefixes() {
+			d := p.destinations[prefix]
+			for slot := range p.slots() {
+				if e := p.entry(prefix, d, slot); e != nil && !yield(*e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (p *Plan) prefixes() []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(p.destinations))
+	for prefix := range p.destinations {
+		out = append(out, prefix)
+	}
+	slices.SortFunc(out, comparePrefixes)
+	return out
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// A destination has at most one entry in each slot: one for each exit, then the main table's best and its standby.
+func (p *Plan) slots() int { return len(p.exits) + 2 }
+
+// behind returns the attributes a slot's entry is made of.
+func (p *Plan) behind(d *destination, slot int) *attributes {
+	switch i := slot - len(p.exits); {
+	case i < 0 && len(d.exits) > 0:
+		return d.exits[slot]
+	case i == 0:
+		return d.best
+	case i == 1:
+		return d.standby
+	}
+	return nil
+}
+
+func (p *Plan) entry(prefix netip.Prefix, d *destination, slot int) *Entry {
+	a := p.behind(d, slot)
+	switch i := slot - len(p.exits); {
+	case a == nil:
+		return nil
+	case i < 0:
+		return &Entry{Table: p.exits[slot].Table, Prefix: prefix, SID: a.sid}
+	case i == 0:
+		return &Entry{Prefix: prefix, NextHop: a.nextHop}
+	default:
+		return &Entry{Prefix: prefix, SID: a.sid, Standby: true}
+	}
+}
+
+// put stores what one update says and returns its prefix.
+func (p *Plan) put(u Update) netip.Prefix {
+	prefix := u.Prefix.Masked() // host bits change nothing for the kernel, so they must not make two of one
+	s := source{u.Reflector, u.Distinguisher}
+	number, isKnown := p.bySource[s]
+	if !isKnown {
+		number = uint32(len(p.sources))
+		p.sources, p.bySource[s] = append(p.sources, s), number
+	}
+	d := p.destinations[prefix]
+	if d == nil {
+		d = &destination{standbyExit: -1}
+		p.destinations[prefix] = d
+		p.lengths[prefix.Addr().Is4()][max(prefix.Bits(), 0)]++
+	}
+	i := slices.IndexFunc(d.paths, func(x path) bool { return x.source == number && x.pathID == u.PathID })
+	if i >= 0 {
+		p.release(prefix, d.paths[i].shared)
+		d.paths = slices.Delete(d.paths, i, i+1)
+	}
+	if u.Route != nil {
+		if a := p.admit(u.Key, u.Route); a.main || a.exits|a.refused != 0 {
+			d.paths = append(d.paths, path{p.share(prefix, a), number, u.PathID})
+		}
+	}
+	return prefix
+}
+
+func (p *Plan) share(prefix netip.Prefix, a attributes) *shared {
+	s := p.known[a]
+	if s == nil {
+		s = &shared{attributes: a}
+		p.known[a] = s
+	}
+	s.uses++
+	p.count(prefix, &s.attributes, 1)
+	return s
+}
+
+func (p *Plan) release(prefix netip.Prefix, s *shared) {
+	p.count(prefix, &s.attributes, -1)
+	if s.uses--; s.uses == 0 {
+		delete(p.known, s.attributes)
+	}
+}
+
+// count keeps the number of refused routes.
+func (p *Plan) count(prefix netip.Prefix, a *attributes, by int) {
+	if a.reason == accepted {
+		return
+	}
+	one := func(exit int, name string) {
+		r := p.refusals[refused{exit, a.reason}]
+		if r == nil {
+			r = &Refusal{Exit: name, Reason: a.reason}
+			p.refusals[refused{exit, a.reason}] = r
+		}
+		if r.Routes += by; by > 0 {
+			r.Prefix, r.SID = prefix, a.sid
+		}
+	}
+	if a.main {
+		one(-1, "")
+	}
+	for set := a.refused; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		one(i, p.exits[i].Name)
+	}
+}
+
+// pick returns the best of a destination's routes for an exit, or for the main table if exit is -1.
+func (p *Plan) pick(d *destination, exit int) *attributes {
+	p.scratch = p.scratch[:0]
+	for _, x := range d.paths {
+		if exit < 0 && x.main && x.reason == accepted || exit >= 0 && x.exits>>exit&1 == 1 {
+			s := p.sources[x.source]
+			p.scratch = append(p.scratch, candidate{attributes: &x.attributes, reflector: s.reflector, distinguisher: s.distinguisher, pathID: x.pathID})
+		}
+	}
+	if c := decide(p.scratch); c != nil {
+		return c.attributes
+	}
+	return nil
+}
+
+// standby chooses the exit that stands behind best in the main table; -1: none.
+//
+// A prefix gets one with its first route of the default table, not before: the main table is the reflectors' as far as they fill it. It keeps
+// one when that route goes, since the next one may be on its way; then a standby that can stay stays, so that nothing moves twice.
+func (p *Plan) standby(d *destination, best *attributes, exits []*attributes) int {
+	if best == nil && d.best == nil && d.standby == nil {
+		return -1
+	}
+	if best == nil && d.standby != nil && len(exits) > 0 && exits[d.standbyExit] != nil {
+		return d.standbyExit
+	}
+	p.scratch = p.scratch[:0]
+	for i, a := range exits {
+		if a != nil && !sameWay(a, best) {
+			p.scratch = append(p.scratch, candidate{attributes: a, exit: i})
+		}
+	}
+	if c := decide(p.scratch); c != nil {
+		return c.exit
+	}
+	return -1
+}
+
+// sameWay says whether an exit's route is the default table's route told again: of the same border router, and received with the same AS path.
+func sameWay(exit, main *attributes) bool {
+	return main != nil && exit.routerID == main.routerID && exit.asPath == main.asPath
+}
+
+// renew makes a destination's entries anew and returns what changed, in the order of the slots. Nobody needs a destination without routes.
+func (p *Plan) renew(prefix netip.Prefix) []Change {
+	d := p.destinations[prefix]
+	fresh := destination{paths: d.paths, best: p.pick(d, -1), standbyExit: -1}
+	if slices.ContainsFunc(d.paths, func(x path) bool { return x.exits != 0 }) {
+		fresh.exits = make([]*attributes, len(p.exits))
+		for i := range fresh.exits {
+			fresh.exits[i] = p.pick(d, i)
+		}
+	}
+	if i := p.standby(d, fresh.best, fresh.exits); i >= 0 {
+		fresh.standby, fresh.standbyExit = fresh.exits[i], i
+	}
+	var out []Change
+	for slot := range p.slots() {
+		if p.behind(d, slot) == p.behind(&fresh, slot) {
+			continue
+		}
+		was, is := p.entry(prefix, d, slot), p.entry(prefix, &fresh, slot)
+		if was == nil || is == nil || *was != *is {
+			out = append(out, Change{Old: was, New: is})
+		}
+	}
+	if *d = fresh; len(d.paths) == 0 {
+		delete(p.destinations, prefix)
+		p.lengths[prefix.Addr().Is4()][max(prefix.Bits(), 0)]--
+	}
+	return out
+}
+
+// settle renews destinations. What is new comes before what goes: when a packet's destination had a route before and has one after, there is one
+// all the time, also if they are of different prefixes.
+func (p *Plan) settle(touched []netip.Prefix) []Change {
+	var out, gone []Change
+	for _, prefix := range touched {
+		for _, c := range p.renew(prefix) {
+			if c.New == nil {
+				gone = append(gone, c)
+			} else {
+				out = append(out, c)
+			}
+		}
+	}
+	return append(out, gone...)
+}
+
+// Forget is what to do when the session to a reflector is gone: everything it told is withdrawn.
+func (p *Plan) Forget(reflector netip.Addr) []Change {
+	var touched []netip.Prefix
+	for _, prefix := range p.prefixes() {
+		d := p.destinations[prefix]
+		before := len(d.paths)
+		d.paths = slices.DeleteFunc(d.paths, func(x path) bool {
+			if p.sources[x.source].reflector != reflector {
+				return false
+			}
+			p.release(prefix, x.shared)
+			return true
+		})
+		if len(d.paths) < before {
+			touched = append(touched, prefix)
+		}
+	}
+	return p.settle(touched)
+}
+
+// Apply takes in what reflectors told and returns what that changes in the kernel's tables, to be done in this order.
+func (p *Plan) Apply(updates []Update) []Change {
+	var touched []netip.Prefix
+	seen := make(map[netip.Prefix]bool, len(updates))
+	for _, u := range updates {
+		if prefix := p.put(u); !seen[prefix] {
+			seen[prefix] = true
+			touched = append(touched, prefix)
+		}
+	}
+	return p.settle(touched)
+}

@@ -1,0 +1,275 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	near = netip.MustParsePrefix("2001:db8:c::/48")
+	rr   = netip.MustParseAddr("2001:db8::1")
+)
+
+// vpn is a route of exit a, b or c, default a route of the default table.
+func vpn(exit string, change func(*Route)) Update {
+	i := strings.Index("abc", exit)
+	r := &Route{SID: three[i].Locators[0].Addr(), RouteTargets: []string{three[i].RouteTarget}, LocalPref: 100, ASPath: []uint32{64496 + uint32(i), 64500},
+		RouterID: netip.AddrFrom4([4]byte{10, 9, 0, byte(1 + i)}), NextHop: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)})}
+	if change != nil {
+		change(r)
+	}
+	return Update{Key{Reflector: rr, Distinguisher: "65000:1" + exit, Prefix: near}, r}
+}
+
+func unicast(exit string) Update {
+	u := vpn(exit, nil)
+	u.Distinguisher, u.Route.SID, u.Route.RouteTargets = "", netip.Addr{}, nil
+	return u
+}
+
+func withdraw(u Update) Update { return Update{Key: u.Key} }
+
+func newPlan(t testing.TB, exits []Exit, updates ...Update) *Plan {
+	t.Helper()
+	p, err := NewPlan(exits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Apply(updates)
+	return p
+}
+
+// show writes entries as "main via 10.0.0.1", "main standby 2001:db8:f2:1::", "101 2001:db8:f1:1::".
+func show(e *Entry) string {
+	switch {
+	case e == nil:
+		return "-"
+	case e.Standby:
+		return fmt.Sprint("main standby ", e.SID)
+	case e.Table == 0:
+		return fmt.Sprint("main via ", e.NextHop)
+	}
+	return fmt.Sprint(e.Table, " ", e.SID)
+}
+
+func changes(list []Change) string {
+	var out []string
+	for _, c := range list {
+		out = append(out, show(c.Old)+" > "+show(c.New))
+	}
+	return strings.Join(out, "; ")
+}
+
+// The hole FRR leaves on a server: exit a is withdrawn, and only 100 ms later the reflector tells of the best path through b. The standby stands in.
+func TestStandbyStandsIn(t *testing.T) {
+	p := newPlan(t, three[:2], unicast("a"), vpn("a", nil), vpn("b", nil))
+	for _, c := range []struct {
+		updates []Update
+		want    string
+	}{
+		{[]Update{withdraw(vpn("a", nil))}, "101 2001:db8:f1:1:: > -"},
+		{[]Update{withdraw(unicast("a"))}, "main via 10.0.0.1 > -"},
+		{[]Update{unicast("b")}, "- > main via 10.0.0.2; main standby 2001:db8:f2:1:: > -"},
+		{[]Update{vpn("a", nil)}, "- > 101 2001:db8:f1:1::; - > main standby 2001:db8:f1:1::"},
+		{[]Update{unicast("a")}, "main via 10.0.0.2 > main via 10.0.0.1; main standby 2001:db8:f1:1:: > main standby 2001:db8:f2:1::"},
+		{[]Update{unicast("a"), withdraw(vpn("c", nil))}, ""},
+		// The default table's route goes first: the standby stays where it is until the next one comes.
+		{[]Update{withdraw(unicast("a"))}, "main via 10.0.0.1 > -"},
+		{[]Update{withdraw(vpn("b", nil))}, "main standby 2001:db8:f2:1:: > main standby 2001:db8:f1:1::; 102 2001:db8:f2:1:: > -"},
+		{[]Update{withdraw(vpn("a", nil))}, "101 2001:db8:f1:1:: > -; main standby 2001:db8:f1:1:: > -"},
+		// Without a route of the default table, now or before, the main table is none of plait's business.
+		{[]Update{vpn("b", nil)}, "- > 102 2001:db8:f2:1::"},
+	} {
+		if got := changes(p.Apply(c.updates)); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// A shorter prefix that comes with the withdrawal of a longer one is there first.
+func TestNewBeforeGone(t *testing.T) {
+	p := newPlan(t, three, vpn("a", nil))
+	wide := vpn("a", nil)
+	wide.Prefix = netip.MustParsePrefix("2001:db8::/32")
+	got := p.Apply([]Update{withdraw(vpn("a", nil)), wide})
+	if len(got) != 2 || got[0].Old != nil || got[1].New != nil {
+		t.Errorf("got %s", changes(got))
+	}
+}
+
+// Each step of the decision, in their order: what decides at one step is worse at all later ones.
+func TestDecision(t *testing.T) {
+	worst := Route{LocalPref: 100, ASPath: []uint32{64496, 1, 2}, Origin: 2, MED: 50, RouterID: netip.MustParseAddr("10.9.0.9"), NextHop: rr}
+	for _, c := range []struct {
+		why    string
+		better func(*Route)
+	}{
+		{"router 10.9.0.1 before 10.9.0.9", func(r *Route) { r.RouterID = netip.MustParseAddr("10.9.0.1") }},
+		{"MED 0 before 50, both from AS 64496", func(r *Route) { r.MED = 0 }},
+		{"origin 0 before 2", func(r *Route) { r.Origin = 0 }},
+		{"AS path of 2 before 3", func(r *Route) { r.ASPath = r.ASPath[:2] }},
+		{"local-pref 200 before 100", func(r *Route) { r.LocalPref = 200 }},
+	} {
+		better := worst
+		c.better(&better)
+		p := newPlan(t, three,
+			vpn("b", func(r *Route) { *r = better; r.SID, r.RouteTargets = three[1].Locators[0].Addr(), []string{"65000:21"} }),
+			vpn("a", func(r *Route) { *r = worst; r.SID, r.RouteTargets = three[0].Locators[0].Addr(), []string{"65000:11"} }))
+		ways := p.Reachable(near.Addr())
+		if len(ways) != 2 || ways[0].Exit != "b" || ways[0].Reason != c.why || ways[1].Reason != "the last that announces it" {
+			t.Errorf("got %+v, want b because of %q", ways, c.why)
+		}
+		c.better(&worst)
+		worst.RouterID = netip.MustParseAddr("10.9.0.9")
+		worst.MED, worst.Origin = max(worst.MED, 50), 2
+	}
+}
+
+// MED counts only between routes of the same neighbour AS, so a, b and c beat each other in a circle when taken in pairs: c beats a by MED, a beats b and
+// b beats c by router. Whatever the order they come in, a drops out, then b wins.
+func TestMED(t *testing.T) {
+	make := func(exit string, as, med uint32, router string) Update {
+		return vpn(exit, func(r *Route) { r.ASPath, r.MED, r.RouterID = []uint32{as}, med, netip.MustParseAddr(router) })
+	}
+	a, b, c := make("a", 64496, 20, "10.9.0.1"), make("b", 64497, 0, "10.9.0.2"), make("c", 64496, 10, "10.9.0.3")
+	for _, order := range [][]Update{{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
+		var got []string
+		for _, w := range newPlan(t, three, order...).Reachable(near.Addr()) {
+			got = append(got, w.Exit)
+		}
+		if !slices.Equal(got, []string{"b", "c", "a"}) {
+			t.Errorf("got %v, want b c a", got)
+		}
+	}
+}
+
+func TestReachable(t *testing.T) {
+	wide := vpn("a", func(r *Route) { r.LocalPref = 300 })
+	wide.Prefix = netip.MustParsePrefix("::/0")
+	p := newPlan(t, three, wide, vpn("b", nil), vpn("c", func(r *Route) { r.LocalPref = 200 }))
+	var got []string
+	for _, w := range p.Reachable(near.Addr()) {
+		got = append(got, fmt.Sprintf("%s %v: %s", w.Exit, w.Prefix, w.Reason))
+	}
+	want := []string{"c 2001:db8:c::/48: local-pref 200 before 100", "b 2001:db8:c::/48: prefix of /48 before /0", "a ::/0: the last that announces it"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := p.Reachable(netip.MustParseAddr("2001:db8:d::1")); len(got) != 1 || got[0].Reason != "the only exit that announces it" || len(got[0].Route.ASPath) != 2 {
+		t.Errorf("got %+v", got)
+	}
+	if got := p.Reachable(netip.MustParseAddr("::ffff:192.0.2.1")); len(got) != 0 {
+		t.Errorf("an IPv4 client is reachable through %+v", got)
+	}
+}
+
+// A route that is refused, or of no exit, still replaces the one under its key.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Route)
+		want   []Refusal
+	}{
+		{"a SID of another's locator", func(r *Route) { r.SID = three[1].Locators[0].Addr() }, []Refusal{{"a", OutsideLocator, 1, near, three[1].Locators[0].Addr()}}},
+		{"no SID", func(r *Route) { r.SID = netip.Addr{} }, []Refusal{{"a", NoSID, 1, near, netip.Addr{}}}},
+		{"the unspecified SID", func(r *Route) { r.SID = netip.IPv6Unspecified() }, []Refusal{{"a", NoSID, 1, near, netip.IPv6Unspecified()}}},
+		{"nobody's route target", func(r *Route) { r.RouteTargets = []string{"65000:99"} }, nil},
+	} {
+		p := newPlan(t, three, vpn("a", nil))
+		if got := changes(p.Apply([]Update{vpn("a", c.change)})); got != "101 2001:db8:f1:1:: > -" {
+			t.Errorf("%s: got %s", c.name, got)
+		}
+		if got := p.Refusals(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: refusals %v, want %v", c.name, got, c.want)
+		}
+		if p.Apply([]Update{withdraw(vpn("a", nil))}); len(p.Refusals()) > 0 || len(p.destinations) > 0 || len(p.known) > 0 {
+			t.Errorf("%s: withdrawn, it left something: %v %v %v", c.name, p.Refusals(), p.destinations, p.known)
+		}
+	}
+}
+
+// Several route targets: the route is of each exit whose locator has the SID, and refused for the others.
+func TestRouteTargets(t *testing.T) {
+	exits := slices.Clone(three)
+	exits[2].Locators = exits[1].Locators
+	p := newPlan(t, exits, vpn("b", func(r *Route) { r.RouteTargets = []string{"65000:99", "65000:22", "65000:21", "65000:11"} }))
+	var got []Change
+	for e := range p.Entries() {
+		got = append(got, Change{New: &e})
+	}
+	if s := changes(got); s != "- > 102 2001:db8:f2:1::; - > 103 2001:db8:f2:1::" {
+		t.Errorf("got %s", s)
+	}
+	if r := p.Refusals(); len(r) != 1 || r[0].Exit != "a" || r[0].Reason != OutsideLocator {
+		t.Errorf("refusals %v", r)
+	}
+}
+
+func TestCheckExits(t *testing.T) {
+	for _, c := range []struct {
+		change func(a, b *Exit)
+		want   string
+	}{
+		{func(a, _ *Exit) { a.Name = "" }, "it needs a name"},
+		{func(a, _ *Exit) { a.Table = 254 }, "the kernel's own"},
+		{func(a, _ *Exit) { a.Locators = nil }, "it has no locator"},
+		{func(a, _ *Exit) { a.Locators = prefixes("10.0.0.0/8") }, "no IPv6 prefix"},
+		{func(_, b *Exit) { b.Table = 101 }, `table 101 belongs to exit "a" already`},
+		{func(_, b *Exit) { b.RouteTarget = "65000:11" }, `route target 65000:11 belongs to exit "a" already`},
+		{func(a, b *Exit) { a.Addresses, b.Addresses = clients[:1], clients[:1] }, "address 192.0.2.1 belongs"},
+		{func(a, _ *Exit) { a.Addresses = clients[:2] }, "the second of its family"},
+		{func(a, _ *Exit) { a.Addresses = []netip.Addr{netip.MustParseAddr("fe80::1")} }, "no IPv4 or IPv6 unicast address"},
+	} {
+		exits := slices.Clone(three)
+		c.change(&exits[0], &exits[1])
+		if _, err := NewPlan(exits); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// BenchmarkPlan loads 250,000 prefixes from 4 exits over 2 reflectors, with 20,000 AS paths at each exit, and measures what a route costs, to
+// make and to keep.
+func BenchmarkPlan(b *testing.B) {
+	const total, perUpdate = 250_000, 100
+	exits := []Exit{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
+	for i := range exits {
+		exits[i].RouteTarget, exits[i].Table = fmt.Sprint("65000:", i), uint32(101+i)
+		exits[i].Locators = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfc, 0, byte(i)}), 48)}
+	}
+	told := func(reflector byte, exit, from, to int) []Update {
+		var out []Update
+		for n := from; n < to; n++ {
+			prefix := netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, byte(n >> 16), byte(n >> 8), byte(n)}), 48)
+			out = append(out, Update{Key{Reflector: netip.AddrFrom4([4]byte{10, 0, 0, reflector}), Distinguisher: exits[exit].RouteTarget, Prefix: prefix},
+				&Route{SID: exits[exit].Locators[0].Addr(), RouteTargets: []string{exits[exit].RouteTarget}, LocalPref: 100,
+					RouterID: netip.AddrFrom4([4]byte{10, 9, 0, byte(exit)}), ASPath: []uint32{64496 + uint32(exit), uint32(n % 20_000), 64500}}})
+		}
+		return out
+	}
+	routes := float64(2 * len(exits) * total)
+	var bytes float64
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		p := newPlan(b, exits)
+		for reflector := range byte(2) {
+			for exit := range exits {
+				for n := 0; n < total; n += perUpdate {
+					p.Apply(told(reflector, exit, n, n+perUpdate))
+				}
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		bytes = float64(after.HeapAlloc-before.HeapAlloc) / routes
+		runtime.KeepAlive(p)
+	}
+	b.ReportMetric(bytes, "bytes/route")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/routes, "ns/route")
+}

@@ -1,0 +1,194 @@
+package route
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// ifaProto is the attribute of an address that says who made it, since Linux 5.18 (include/uapi/linux/if_addr.h).
+const ifaProto = 11
+
+// object is a thing in the kernel that plait makes and takes away.
+type object interface {
+	fmt.Stringer
+	// encode writes the request to make it (RTM_NEW...) or to take it away. The request to take away matches nothing of others.
+	encode(m *message, seq uint32, verb Verb)
+}
+
+// flags of a request.
+func flags(v Verb) uint16 {
+	switch v {
+	case Add:
+		return unix.NLM_F_CREATE | unix.NLM_F_EXCL
+	case Replace:
+		return unix.NLM_F_CREATE | unix.NLM_F_REPLACE
+	}
+	return 0
+}
+
+// kind of a request.
+func kind(v Verb, create uint16) uint16 {
+	if v == Delete {
+		return create + 1 // RTM_DELROUTE, RTM_DELRULE, RTM_DELADDR
+	}
+	return create
+}
+
+// place is what the kernel tells routes apart by.
+type place struct {
+	table  uint32
+	prefix netip.Prefix
+	metric uint32
+}
+
+// way is what the routes to one SID have in common.
+type way struct {
+	family byte
+	sid    netip.Addr
+	link   uint32
+}
+
+// kernelNexthop is the object of a way, which all routes that take it share. A route with an encapsulation of its own costs memory on every CPU, and
+// Linux 6.18 refuses the IPv6 ones after some 20,000 to 30,000 in a row, because it allocates that memory without waiting.
+type kernelNexthop struct {
+	way
+	id uint32
+}
+
+// firstNexthop is where the identifiers of plait's begin: out of the way of those the kernel hands out, and those people type.
+const firstNexthop = Protocol << 24
+
+func (h kernelNexthop) String() string {
+	return fmt.Sprintf("nexthop id %d encap seg6 mode encap segs %v link %d family %s", h.id, h.sid, h.link, map[byte]string{unix.AF_INET: "inet", unix.AF_INET6: "inet6"}[h.family])
+}
+
+func (h kernelNexthop) encode(m *message, seq uint32, verb Verb) {
+	if verb == Delete {
+		m.begin(unix.RTM_DELNEXTHOP, 0, seq, make([]byte, 8)...)
+		m.uint32(unix.NHA_ID, h.id)
+		m.end()
+		return
+	}
+	m.begin(unix.RTM_NEWNEXTHOP, flags(verb), seq, h.family, 0, Protocol, 0, 0, 0, 0, 0)
+	m.uint32(unix.NHA_ID, h.id)
+	m.uint32(unix.NHA_OIF, h.link)
+	m.attribute(unix.NHA_ENCAP_TYPE, native.AppendUint16(nil, unix.LWTUNNEL_ENCAP_SEG6)...)
+	sid := h.sid.As16()
+	// Nested: struct seg6_iptunnel_encap, its mode and an SRH with one segment (RFC 8754 section 2).
+	value := make([]byte, 0, 32)
+	value = native.AppendUint16(value, 4+4+8+16)
+	value = native.AppendUint16(value, nl.SEG6_IPTUNNEL_SRH)
+	value = native.AppendUint32(value, nl.SEG6_IPTUN_MODE_ENCAP)
+	value = append(value, 0, 2, nl.IPV6_SRCRT_TYPE_4, 0, 0, 0, 0, 0)
+	m.attribute(unix.NHA_ENCAP|unix.NLA_F_NESTED, append(value, sid[:]...)...)
+	m.end()
+}
+
+// kernelRoute is a route with plait's protocol number.
+type kernelRoute struct {
+	place
+	nexthop uint32     // its object, if it encapsulates
+	sid     netip.Addr // to which
+	gateway netip.Addr // if it does not
+	link    uint32
+	odd     bool // it has something no route of plait's has
+}
+
+func (r kernelRoute) String() string {
+	s := "route " + r.prefix.String()
+	if r.nexthop != 0 {
+		s += fmt.Sprint(" nhid ", r.nexthop)
+	}
+	if r.sid.IsValid() {
+		s += " encap seg6 mode encap segs " + r.sid.String()
+	}
+	if r.gateway.IsValid() {
+		s += " via " + r.gateway.String()
+	}
+	return fmt.Sprintf("%s link %d table %d metric %d", s, r.link, r.table, r.metric)
+}
+
+func (r kernelRoute) encode(m *message, seq uint32, verb Verb) {
+	a := r.prefix.Addr()
+	scope, kindOf := byte(unix.RT_SCOPE_UNIVERSE), byte(unix.RTN_UNICAST)
+	if verb == Delete {
+		scope, kindOf = unix.RT_SCOPE_NOWHERE, 0 // any
+	}
+	m.begin(kind(verb, unix.RTM_NEWROUTE), flags(verb), seq,
+		family(a), byte(r.prefix.Bits()), 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0)
+	m.address(unix.RTA_DST, a)
+	m.uint32(unix.RTA_TABLE, r.table)
+	m.uint32(unix.RTA_PRIORITY, r.metric)
+	switch {
+	case verb == Delete:
+	case r.nexthop != 0:
+		m.uint32(rtaNexthopID, r.nexthop)
+	case r.gateway.Is4() == a.Is4():
+		m.uint32(unix.RTA_OIF, r.link)
+		m.address(unix.RTA_GATEWAY, r.gateway)
+	default: // an IPv4 prefix with an IPv6 next hop (RFC 8950)
+		m.uint32(unix.RTA_OIF, r.link)
+		m.attribute(unix.RTA_VIA, append(native.AppendUint16(nil, uint16(family(r.gateway))), r.gateway.AsSlice()...)...)
+	}
+	m.end()
+}
+
+// kernelRule is a routing rule for packets of one source address.
+type kernelRule struct {
+	source      netip.Addr
+	table       uint32 // 0: the rule says unreachable
+	unreachable bool
+	priority    uint32
+}
+
+func (r kernelRule) String() string {
+	if r.unreachable {
+		return fmt.Sprintf("rule %d: from %v unreachable", r.priority, r.source)
+	}
+	return fmt.Sprintf("rule %d: from %v lookup %d", r.priority, r.source, r.table)
+}
+
+func (r kernelRule) encode(m *message, seq uint32, verb Verb) {
+	action := byte(unix.FR_ACT_TO_TBL)
+	if r.unreachable {
+		action = unix.FR_ACT_UNREACHABLE
+	}
+	m.begin(kind(verb, unix.RTM_NEWRULE), flags(verb), seq, family(r.source), 0, byte(r.source.BitLen()), 0, 0, 0, 0, action, 0, 0, 0, 0)
+	m.address(unix.FRA_SRC, r.source)
+	m.uint32(unix.FRA_PRIORITY, r.priority)
+	if !r.unreachable {
+		m.uint32(unix.FRA_TABLE, r.table)
+	}
+	m.attribute(unix.FRA_PROTOCOL, Protocol)
+	m.end()
+}
+
+// kernelAddress is an address of an interface.
+type kernelAddress struct {
+	address netip.Addr
+	link    uint32
+}
+
+func (a kernelAddress) String() string { return fmt.Sprintf("address %v link %d", a.address, a.link) }
+
+// An EPE address is deprecated, so that no socket takes it as source that did not ask for it. It is usable at once (no duplicate address detection)
+// and puts no route for itself into the main table.
+const addressFlags = unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE
+
+func (a kernelAddress) encode(m *message, seq uint32, verb Verb) {
+	m.begin(kind(verb, unix.RTM_NEWADDR), flags(verb), seq, family(a.address), byte(a.address.BitLen()), 0, unix.RT_SCOPE_UNIVERSE, 0, 0, 0, 0)
+	native.PutUint32(m.b[len(m.b)-4:], a.link)
+	m.address(unix.IFA_LOCAL, a.address)
+	m.address(unix.IFA_ADDRESS, a.address)
+	if verb != Delete {
+		m.uint32(unix.IFA_FLAGS, addressFlags)
+		m.attribute(ifaProto, Protocol)
+		lifetimes := make([]byte, 16) // struct ifa_cacheinfo: preferred, valid, created, updated; seconds
+		native.PutUint32(lifetimes[4:], ^uint32(0))
+		m.attribute(unix.IFA_CACHEINFO, lifetimes...)
+	}
+	m.end()
+}

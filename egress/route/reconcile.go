@@ -1,0 +1,144 @@
+package route
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"plait.dev/plait/egress"
+)
+
+// portion is how many requests are collected before they go to the kernel, so that a million routes do not stand in memory as requests.
+const portion = 4096
+
+// queue collects requests.
+type queue struct {
+	k    *Kernel
+	f    *failures
+	list []request
+}
+
+func (q *queue) put(v Verb, o object, reason string) {
+	if q.list = append(q.list, request{v, o, reason}); len(q.list) == portion {
+		q.flush()
+	}
+}
+
+func (q *queue) flush() {
+	q.f.add(q.k.carry(q.list))
+	q.list = q.list[:0]
+}
+
+// missingRules puts what is wanted and not there, unwantedRules what is there and not wanted, each in the same order every time.
+func (q *queue) missingRules(have, want map[kernelRule]bool, unreachable bool) {
+	for _, r := range sortedRules(want) {
+		if r.unreachable == unreachable && !have[r] {
+			q.put(Add, r, "missing")
+		}
+	}
+}
+
+func (q *queue) unwantedRules(have, want map[kernelRule]bool, unreachable bool) {
+	for _, r := range sortedRules(have) {
+		if r.unreachable == unreachable && !want[r] {
+			q.put(Delete, r, "no longer wanted")
+		}
+	}
+}
+
+func sortedRules(in map[kernelRule]bool) []kernelRule {
+	return sorted(in, func(a, b kernelRule) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), a.source.Compare(b.source), cmp.Compare(a.table, b.table))
+	})
+}
+
+func sortedAddresses(in map[kernelAddress]bool) []kernelAddress {
+	return sorted(in, func(a, b kernelAddress) int { return cmp.Or(a.address.Compare(b.address), cmp.Compare(a.link, b.link)) })
+}
+
+func sorted[K comparable, V any](in map[K]V, compare func(a, b K) int) []K {
+	out := make([]K, 0, len(in))
+	for k := range in {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
+// unwantedAddresses go before anything else of their exit does.
+func (q *queue) unwantedAddresses(have, want map[kernelAddress]bool) {
+	for _, a := range sortedAddresses(have) {
+		if !want[a] {
+			q.put(Delete, a, "no longer wanted")
+		}
+	}
+}
+
+func (q *queue) missingAddresses(have, want map[kernelAddress]bool) {
+	for _, a := range sortedAddresses(want) {
+		if !have[a] {
+			q.put(Add, a, "missing")
+		}
+	}
+}
+
+// routes makes the tables right. What is wrong goes first, then what is missing comes: a wrong route can lead a packet through an exit that does not
+// announce its destination, a missing one cannot.
+func (q *queue) routes(have map[place]kernelRoute, entries iter.Seq[egress.Entry]) {
+	stale := make(map[place]bool, len(have))
+	for at := range have {
+		stale[at] = true
+	}
+	used := map[uint32]bool{}
+	for e := range entries {
+		is, there := have[placed(&e)]
+		want, err := q.k.wanted(&e)
+		if err != nil {
+			q.f.add(q.k.note(Step{Verb: Add, Object: text(e.Prefix.String()), Err: err}))
+			continue
+		}
+		used[want.nexthop] = true
+		if !there {
+			continue
+		}
+		delete(stale, want.place)
+		if is != want {
+			q.put(Replace, want, fmt.Sprintf("was not as wanted: %v", is))
+		}
+	}
+	for _, at := range sorted(stale, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.table, b.table), a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()), cmp.Compare(a.metric, b.metric))
+	}) {
+		q.put(Delete, have[at], "no longer wanted")
+	}
+	for e := range entries {
+		if _, there := have[placed(&e)]; there {
+			continue
+		}
+		if want, err := q.k.wanted(&e); err == nil { // else it was said above
+			q.put(Add, want, "missing")
+		}
+	}
+	for w, id := range q.k.nexthops { // the kernel would take routes along, so this comes last
+		if !used[id] {
+			q.put(Delete, kernelNexthop{w, id}, "no longer wanted")
+			delete(q.k.nexthops, w)
+		}
+	}
+}
+
+// reconcile makes what is into what should be. At no moment is there an address whose packets could take the main table: the unreachable rule comes first
+// and goes last, the address comes last and goes first.
+func (k *Kernel) reconcile(have state, rules map[kernelRule]bool, addresses map[kernelAddress]bool, entries iter.Seq[egress.Entry], f *failures) {
+	q := &queue{k: k, f: f}
+	q.unwantedAddresses(have.addresses, addresses)
+	q.missingRules(have.rules, rules, true)
+	q.unwantedRules(have.rules, rules, false)
+	q.flush() // the objects of next hops are made at once, when the first route needs one
+	q.routes(have.routes, entries)
+	q.missingRules(have.rules, rules, false)
+	q.missingAddresses(have.addresses, addresses)
+	q.unwantedRules(have.rules, rules, true)
+	q.flush()
+}

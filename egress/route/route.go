@@ -1,0 +1,241 @@
+// Package route puts the plan of package egress into the kernel: a routing table for each exit, whose routes encapsulate packets to the exit's SRv6 SID;
+// rules that send the packets of the exit's addresses through this table or nowhere; these addresses; and the main table's best paths with their standbys.
+//
+// Everything it makes has plait's own protocol number, so that a process finds what one before it left, and touches nothing else. What it makes, how to
+// see it and how to remove it by hand is in docs/egress/route.md. It writes netlink messages itself: github.com/vishvananda/netlink sends one request at a
+// time, and reads neither a rule's action nor who made an address.
+//
+// The tests need network namespaces:
+//
+//	sudo PLAIT_TEST=netns scripts/go test ./egress/route
+package route
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/egress"
+)
+
+// Protocol marks what plait made: routes (rtm_protocol), rules (FRA_PROTOCOL) and addresses (IFA_PROTO). No routing daemon has this number, in
+// include/uapi/linux/rtnetlink.h or iproute2's rt_protos.
+const Protocol = 112
+
+// Numbers of what plait makes. The rules stand before those of VRFs (1000) and of the main table (32766). Metrics: lower is preferred, so that networks the host is
+// on (256), routes set by hand (1024) and those of other routing daemons (FRR: 20) go first where both are.
+const (
+	LookupPriority      = 500
+	UnreachablePriority = 501
+	Metric              = 4112
+	StandbyMetric       = 4113
+)
+
+// Config is what the routes are made with.
+type Config struct {
+	Exits []egress.Exit
+	// Interface gets the exits' addresses, and encapsulated packets name it. Where they really leave, the main table decides by the SID.
+	Interface string
+	// TunnelSource is the address of this host that encapsulated packets come from. It must be no exit's: they would match its rule again.
+	TunnelSource netip.Addr
+	// Memory is a file that outlives this process, not this boot, for the tunnel source that was there before; without it a crash forgets that.
+	Memory string
+	// Journal is told of every change, done or tried.
+	Journal func(Step)
+}
+
+// Kernel is the routing state of the network namespace in which it was opened. It is for one goroutine at a time.
+type Kernel struct {
+	config Config
+	route  *socket
+	tunsrc *tunsrc
+	memory memory
+	link   uint32             // the interface
+	hops   map[netip.Addr]hop // ways to next hops, as they were when last asked for
+	// nexthops are the objects there are, with their identifiers.
+	nexthops map[way]uint32
+}
+
+// Open changes nothing yet.
+func Open(c Config) (*Kernel, error) {
+	if err := egress.CheckExits(c.Exits); err != nil {
+		return nil, err
+	}
+	if !c.TunnelSource.Is6() || c.TunnelSource.Is4In6() || !c.TunnelSource.IsGlobalUnicast() {
+		return nil, fmt.Errorf("use tunnel source %v: it is no IPv6 unicast address; give one of this host", c.TunnelSource)
+	}
+	for _, e := range c.Exits {
+		if slices.Contains(e.Addresses, c.TunnelSource) {
+			return nil, fmt.Errorf("use tunnel source %v: it is an address of exit %s, whose rule would catch the encapsulated packets again; give another one", c.TunnelSource, e.Name)
+		}
+	}
+	k := &Kernel{config: c}
+	var err error
+	if k.tunsrc, err = openTunsrc(); err != nil {
+		return nil, err
+	}
+	if k.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
+		k.tunsrc.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Close leaves in the kernel what is there.
+func (k *Kernel) Close() {
+	k.route.close()
+	k.tunsrc.close()
+}
+
+// placed says where the kernel has an entry.
+func placed(e *egress.Entry) place {
+	switch {
+	case e.Table != 0:
+		return place{e.Table, e.Prefix, Metric}
+	case e.Standby:
+		return place{unix.RT_TABLE_MAIN, e.Prefix, StandbyMetric}
+	}
+	return place{unix.RT_TABLE_MAIN, e.Prefix, Metric}
+}
+
+// wanted makes the route of an entry. An entry without SID goes to its next hop, and there must be a way to that.
+func (k *Kernel) wanted(e *egress.Entry) (kernelRoute, error) {
+	r := kernelRoute{place: placed(e), sid: e.SID, link: k.link}
+	if e.SID.IsValid() {
+		var err error
+		r.nexthop, err = k.nexthop(way{family(e.Prefix.Addr()), e.SID, k.link})
+		return r, err
+	}
+	if e.Table != 0 || e.Standby {
+		return r, fmt.Errorf("make route %v table %d: it has no SID", e.Prefix, e.Table)
+	}
+	h, known := k.hops[e.NextHop]
+	if !known {
+		var err error
+		if h, err = k.findHop(e.NextHop); err != nil {
+			return r, fmt.Errorf("make route %v: %w", e.Prefix, err)
+		}
+		k.hops[e.NextHop] = h
+	}
+	r.gateway, r.link = h.gateway, h.link
+	return r, nil
+}
+
+// nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile.
+func (k *Kernel) nexthop(w way) (uint32, error) {
+	if id, there := k.nexthops[w]; there {
+		return id, nil
+	}
+	h := kernelNexthop{w, firstNexthop}
+	for _, id := range k.nexthops {
+		h.id = max(h.id, id+1)
+	}
+	if err := k.carry([]request{{Add, h, "missing"}}); err != nil {
+		return 0, err
+	}
+	k.nexthops[w] = h.id
+	return h.id, nil
+}
+
+// Apply does the plan's changes in their order. After an error, Reconcile.
+func (k *Kernel) Apply(changes []egress.Change) error {
+	if k.hops == nil {
+		return errors.New("apply changes: Reconcile comes first, to know what the kernel has")
+	}
+	var f failures
+	requests := make([]request, 0, len(changes))
+	for _, c := range changes {
+		r, reason, err := request{}, "", error(nil)
+		var to kernelRoute
+		if c.New != nil {
+			if to, err = k.wanted(c.New); err != nil {
+				f.add(k.note(Step{Verb: Add, Object: text(c.New.Prefix.String()), Err: err}))
+				reason = "nothing leads to its new next hop"
+			}
+		}
+		switch {
+		case c.New != nil && err == nil && c.Old == nil:
+			r = request{Add, to, "announced"}
+		case c.New != nil && err == nil:
+			r = request{Replace, to, fmt.Sprintf("a better route, or another SID or next hop; was %v%v", shown(c.Old.SID), shown(c.Old.NextHop))}
+		case c.Old != nil:
+			r = request{Delete, kernelRoute{place: placed(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")}
+		default:
+			continue
+		}
+		requests = append(requests, r)
+	}
+	f.add(k.carry(requests))
+	return f.err()
+}
+
+func shown(a netip.Addr) string {
+	if a.IsValid() {
+		return a.String()
+	}
+	return ""
+}
+
+// Reconcile makes the kernel's state what the configuration and the entries say, whatever it was, and finds the ways to next hops anew. It is to be called
+// first, after errors, and whenever somebody else may have changed something: links that went down take routes along, other daemons tidy up. When
+// nothing is wrong it changes nothing.
+func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
+	link, err := k.findLink(k.config.Interface)
+	if err != nil {
+		return err
+	}
+	have, err := k.read()
+	if err != nil {
+		return err
+	}
+	k.link, k.hops, k.nexthops = link, map[netip.Addr]hop{}, have.nexthops
+	if err := k.takeTunsrc(); err != nil {
+		return err
+	}
+	var f failures
+	rules, addresses := k.ends(&f)
+	k.reconcile(have, rules, addresses, entries, &f)
+	return f.err()
+}
+
+// Remove takes back everything of plait's, whichever process made it.
+func (k *Kernel) Remove() error {
+	have, err := k.read()
+	if err != nil {
+		return err
+	}
+	k.nexthops = have.nexthops
+	var f failures
+	k.reconcile(have, nil, nil, func(func(egress.Entry) bool) {}, &f)
+	f.add(k.giveTunsrc())
+	return f.err()
+}
+
+// ends lists the rules and addresses there should be. Someone else's routes in an exit's table could lead its packets anywhere, so without its lookup rule
+// its packets are unreachable until they are gone.
+func (k *Kernel) ends(f *failures) (rules map[kernelRule]bool, addresses map[kernelAddress]bool) {
+	rules, addresses = map[kernelRule]bool{}, map[kernelAddress]bool{}
+	for _, e := range k.config.Exits {
+		n, example, protocol, err := k.foreign(e.Table)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("use table %d for exit %s: it holds %d routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
+				e.Table, e.Name, n, example, protocol)
+		}
+		if err != nil {
+			f.add(k.note(Step{Verb: Leave, Object: text(fmt.Sprint("table ", e.Table)), Err: err}))
+		}
+		for _, a := range e.Addresses {
+			rules[kernelRule{source: a, priority: UnreachablePriority, unreachable: true}] = true
+			if err == nil {
+				rules[kernelRule{source: a, priority: LookupPriority, table: e.Table}] = true
+			}
+			addresses[kernelAddress{address: a, link: k.link}] = true
+		}
+	}
+	return rules, addresses
+}

@@ -1,0 +1,136 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Verb is what is done to a thing in the kernel.
+type Verb uint8
+
+// The verbs. Leave is not to touch what somebody else made and what serves as well.
+const (
+	Add Verb = iota
+	Replace
+	Delete
+	Leave
+)
+
+func (v Verb) String() string { return [...]string{"add", "replace", "delete", "leave"}[v] }
+
+// Step is a change of the kernel's state, done or tried.
+type Step struct {
+	Verb   Verb
+	Object fmt.Stringer // written as ip(8) would
+	Reason string
+	Err    error // why it could not be done, with advice
+}
+
+func (s Step) String() string {
+	if s.Err != nil {
+		return s.Err.Error()
+	}
+	return fmt.Sprintf("%v %v: %s", s.Verb, s.Object, s.Reason)
+}
+
+type text string
+
+func (t text) String() string { return string(t) }
+
+// advice says what to do about an error of the kernel.
+func advice(err error) string {
+	var a answer
+	if !errors.As(err, &a) {
+		return ""
+	}
+	switch a.Errno {
+	case unix.EPERM:
+		return "; this needs root or the capability CAP_NET_ADMIN"
+	case unix.EOPNOTSUPP:
+		return "; the kernel lacks SRv6: it needs CONFIG_IPV6_SEG6_LWTUNNEL and CONFIG_LWTUNNEL"
+	case unix.EEXIST:
+		return "; somebody else's has its place, and plait leaves it: remove it (ip route show table all) or give the exit another table"
+	case unix.ENODEV:
+		return "; the interface is gone: ip link shows which there are"
+	case unix.ENETDOWN:
+		return "; the interface is down, or has no carrier: set it up, or name one that always has, such as a dummy"
+	case unix.ENETUNREACH, unix.EHOSTUNREACH:
+		return "; the next hop is on no network of the interface"
+	case unix.EACCES:
+		return "; IPv6 is switched off there: see sysctl net.ipv6.conf.all.disable_ipv6 and the interface's"
+	case unix.ENOMEM, unix.ENOBUFS:
+		return "; the kernel has no memory for it"
+	}
+	return ""
+}
+
+// note writes a step into the journal and returns its error, completed by what was tried and what to do.
+func (k *Kernel) note(s Step) error {
+	if s.Err != nil {
+		s.Err = fmt.Errorf("%v %v: %w%s", s.Verb, s.Object, s.Err, advice(s.Err))
+	}
+	if k.config.Journal != nil {
+		k.config.Journal(s)
+	}
+	return s.Err
+}
+
+// request is a step to be done.
+type request struct {
+	verb   Verb
+	object object
+	reason string
+}
+
+// failures keeps the first errors of many and counts the rest.
+type failures struct {
+	first []error
+	more  int
+}
+
+func (f *failures) add(err error) {
+	switch {
+	case err == nil:
+	case len(f.first) < 5:
+		f.first = append(f.first, err)
+	default:
+		f.more++
+	}
+}
+
+func (f *failures) err() error {
+	if f.more > 0 {
+		return errors.Join(append(f.first, fmt.Errorf("and %d more errors", f.more))...)
+	}
+	return errors.Join(f.first...)
+}
+
+// settle turns the kernel's answer to a request into a step.
+func settle(r request, err error) Step {
+	s := Step{Verb: r.verb, Object: r.object, Reason: r.reason, Err: err}
+	_, isRule := r.object.(kernelRule)
+	_, isAddress := r.object.(kernelAddress)
+	switch {
+	case err == nil:
+	case r.verb == Delete && (errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)):
+		s.Err, s.Reason = nil, r.reason+"; it was gone already"
+	case r.verb == Add && errors.Is(err, unix.EEXIST) && (isRule || isAddress):
+		s.Verb, s.Err, s.Reason = Leave, nil, "it is there already, made by somebody else"
+		if isAddress {
+			s.Reason += "; without preferred_lft 0, connections that do not ask for it may come to have it"
+		}
+	}
+	return s
+}
+
+// carry carries out requests in their order, and all of them: one that fails stops no other.
+func (k *Kernel) carry(requests []request) error {
+	var f failures
+	err := k.route.do(len(requests),
+		func(m *message, seq uint32, i int) { requests[i].object.encode(m, seq, requests[i].verb) },
+		func(i int, err error) { f.add(k.note(settle(requests[i], err))) })
+	f.add(err)
+	return f.err()
+}
