@@ -23,7 +23,7 @@ func TestExperiments(t *testing.T) {
 		{"epe-routes", experiment.Options{Seeds: 2}},
 		{"demo-exits", experiment.Options{Set: []string{"workload=stream"}}},
 		{"congestion-shallow", experiment.Options{Set: []string{"rate_mbps=10", "queue_packets=10", "count=22"}}},
-		{"congestion-alternate", experiment.Options{Seeds: 1}},
+		{"congestion-revert", experiment.Options{Seeds: 1}},
 	} {
 		t.Run(e.name, func(t *testing.T) { holds(t, runFile(t, 0, e.name, e.options)) })
 	}
