@@ -40,7 +40,7 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Choose the congestion control of this host's connections",
 		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
-			"the connections by themselves when plait dies.",
+			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server.",
 		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
