@@ -9,6 +9,9 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/egress/route"
 )
 
 // Health is how a check came out.
@@ -198,6 +201,23 @@ func checkQdisc(name string) Check {
 	return Check{"queueing discipline", Info, name + " by default; plait paces by itself, with fq and without", ""}
 }
 
+// checkEgress is about what only hosts with BGP exits need.
+func checkEgress() Check {
+	var lacks, do []string
+	for _, a := range route.Probe() {
+		if a.Err != nil {
+			lacks = append(lacks, a.Err.Error())
+		}
+	}
+	for _, l := range mptcp.Probe() {
+		lacks, do = append(lacks, l.What), append(do, l.Do)
+	}
+	if len(lacks) == 0 {
+		return Check{"BGP exits", OK, "the kernel has the SRv6 routes and the MPTCP path manager that egress needs", ""}
+	}
+	return Check{"BGP exits", Info, "egress lacks: " + strings.Join(lacks, "; "), strings.Join(do, "; ")}
+}
+
 // setting is a file of one line, or "" if there is none.
 func setting(path string) string {
 	b, _ := os.ReadFile(path)
@@ -217,6 +237,7 @@ func Doctor(control string) []Check {
 	s, err := Client(control).Status()
 	return append(checks,
 		checkUp(registered(), s.Version, err),
+		checkEgress(),
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),
 		checkQdisc(setting("/proc/sys/net/core/default_qdisc")))

@@ -41,7 +41,6 @@ type exits struct {
 	plan    *egress.Plan
 	kernel  *route.Kernel                  // nil unless the mode is on
 	settled bool                           // the plan is complete enough to be the kernel's
-	broken  bool                           // something could not be done: compare again
 	journal []JournalEntry                 // the latest last
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 }
@@ -79,12 +78,12 @@ func (x *exits) reachable(client netip.Addr) []mptcp.ExitAddress {
 
 // settle makes the kernel's state that of the plan for the first time, or again. The caller has x.mu.
 func (x *exits) settle() {
-	x.settled, x.broken = true, false
+	x.settled = true
 	if x.kernel == nil {
 		return
 	}
 	if err := x.kernel.Reconcile(x.plan.Entries()); err != nil {
-		x.broken = true // every step that failed is in the journal
+		x.logf("%v", err) // the next comparison tries again
 	}
 }
 
@@ -93,9 +92,7 @@ func (x *exits) routes(updates []egress.Update) {
 	x.mu.Lock()
 	changes := x.plan.Apply(updates)
 	if x.settled && x.kernel != nil {
-		if err := x.kernel.Apply(changes); err != nil {
-			x.broken = true
-		}
+		_ = x.kernel.Apply(changes) // each step that failed is in the journal, and the next comparison tries again
 	}
 	x.mu.Unlock()
 	if x.mptcp == nil || len(changes) == 0 {

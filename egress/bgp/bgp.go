@@ -42,7 +42,7 @@ type Reflector struct {
 	Port         uint16        // default 179
 	Password     string        // for TCP-MD5, 1 to 80 bytes; empty: none
 	LocalAddress netip.Addr    // of this host; default: what the kernel chooses
-	MaxPrefixes  int           // routes of all families; one more ends the session until Resume. Default: no limit
+	MaxPrefixes  int           // routes of all families; one more ends the session for good. Default: no limit
 	HoldTime     time.Duration // without a message of the reflector for so long, the session ends; default 90 s, at least 3 s
 	RetryTime    time.Duration // between attempts to connect, grows to 2 minutes while the session fails; default 5 s
 	DialTime     time.Duration // for an answer to an attempt; default 10 s
@@ -137,20 +137,6 @@ func (s *Speaker) Sessions() []Session {
 		out = append(out, session.snapshot())
 	}
 	return out
-}
-
-// Resume connects again to a reflector whose session ended at its limit of prefixes.
-func (s *Speaker) Resume(reflector netip.Addr) error {
-	for _, session := range s.sessions {
-		if session.reflector.Address == reflector {
-			select {
-			case session.resume <- struct{}{}:
-			default: // asked for already
-			}
-			return nil
-		}
-	}
-	return fmt.Errorf("resume BGP session: there is no reflector %s in the configuration", reflector)
 }
 
 func (s *Speaker) deliver(e Event) {

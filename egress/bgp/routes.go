@@ -115,7 +115,7 @@ func (s *session) checkLimit() error {
 	}
 	if limit := s.reflector.MaxPrefixes; limit > 0 && sum > limit {
 		return limitError{&protocolError{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED, nil,
-			fmt.Sprintf("the reflector told %d routes, its limit is %d: the session stays down until it is resumed; raise the limit or let the reflector tell less", sum, limit)}}
+			fmt.Sprintf("the reflector told %d routes, its limit is %d: the session stays down until plait starts again; raise the limit or let the reflector tell less", sum, limit)}}
 	}
 	return nil
 }

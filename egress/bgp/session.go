@@ -33,7 +33,6 @@ type session struct {
 	speaker   *Speaker
 	reflector Reflector
 	log       *slog.Logger
-	resume    chan struct{}
 
 	// work guards what follows and keeps events in order: it is held while they are handed over.
 	work    sync.Mutex
@@ -55,7 +54,7 @@ type limitError struct{ *protocolError }
 func (e limitError) Unwrap() error { return e.protocolError }
 
 func newSession(s *Speaker, r Reflector) *session {
-	out := &session{speaker: s, reflector: r, resume: make(chan struct{}, 1), log: s.config.Log.With("reflector", r.Address)}
+	out := &session{speaker: s, reflector: r, log: s.config.Log.With("reflector", r.Address)}
 	out.shown.Reflector = r.Address
 	for f := range out.tables {
 		out.tables[f].known = map[routeKey]bool{}
@@ -76,16 +75,9 @@ func (s *session) run(ctx context.Context) {
 		}
 		s.failed(err, lasted > 0)
 		if _, ok := errors.AsType[limitError](err); ok {
-			select {
-			case <-s.resume: // asked for when there was nothing to resume
-			default:
-			}
 			s.set(Shut)
-			select {
-			case <-ctx.Done():
-			case <-s.resume:
-			}
-			continue
+			<-ctx.Done()
+			break
 		}
 		wait := min(s.reflector.RetryTime<<min(failures, 16), maxRetryTime)
 		failures++

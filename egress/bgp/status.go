@@ -9,7 +9,7 @@ import (
 // State is that of a session: those of RFC 4271 section 8.2.2, and Shut.
 type State uint8
 
-// The states. An Idle session waits for its next attempt; one that is Shut waits for Resume.
+// The states. An Idle session waits for its next attempt; one that is Shut stays so as long as the Speaker runs.
 const (
 	Idle State = iota
 	Connect
