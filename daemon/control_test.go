@@ -38,6 +38,11 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path = filepath.Join(dir, "run", "control")
+	held, err := lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	l, err := listen(path)
@@ -45,14 +50,21 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 		t.Fatal(err)
 	}
 	go func() { ended <- serve(ctx, l, handler(c)) }()
+	answers(t, path)
+	return path, func() error { cancel(); return <-ended }
+}
+
+// answers waits until somebody does.
+func answers(t *testing.T, path string) {
+	t.Helper()
+	var err error
 	for range 1000 {
-		if _, err := Client(path).Status(); err == nil {
-			return path, func() error { cancel(); return <-ended }
+		if _, err = Client(path).Status(); err == nil {
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("nobody answers on %s: %v", path, <-ended)
-	return "", nil
+	t.Fatalf("nobody answers on %s: %v", path, err)
 }
 
 func TestControl(t *testing.T) {
@@ -132,6 +144,42 @@ func TestControlTaken(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(path); string(text) != "precious" {
 		t.Error("the file was removed")
+	}
+}
+
+// Of plaits that come up at the same moment one does, and can be reached; the others say why not.
+func TestControlRace(t *testing.T) {
+	dir, err := os.MkdirTemp("", "plait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "control")
+	const plaits = 8
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, plaits)
+		for i := range plaits {
+			go func() { ended <- Serve(ctx, path, &controlled{status: Status{PID: i}}) }()
+		}
+		for range plaits - 1 {
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), "another plait is up") {
+					t.Errorf("got %v, want that another plait is up", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("more than one is up")
+			}
+		}
+		answers(t, path)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			return
+		}
 	}
 }
 

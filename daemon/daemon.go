@@ -255,7 +255,12 @@ func (d *Daemon) close() error {
 func Run(ctx context.Context, c Config, o Options) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	control, err := listen(c.Control) // first: where another plait listens, this one must not touch the kernel
+	held, err := lock(c.Control) // first: where another plait is, this one must not touch the kernel
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	control, err := listen(c.Control)
 	if err != nil {
 		return err
 	}

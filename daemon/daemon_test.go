@@ -296,7 +296,7 @@ func TestSecondDaemon(t *testing.T) {
 	c := h.connect(0, "")
 	programs := h.programs()
 	for name, second := range map[string]struct{ control, says string }{
-		"same control socket":    {p.Path(), "another plait answers there; stop it with plait down"},
+		"same control socket":    {p.Path(), "another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down"},
 		"another control socket": {filepath.Join(h.dir, "other"), "register congestion control plait: there is one already: another plait is up"},
 	} {
 		_, err := h.try(second.control, "  mode: off")
@@ -351,7 +351,7 @@ func TestControlUnwritable(t *testing.T) {
 		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
-		"/proc/sys/net/ipv4/plait.control": "make the control socket: ",
+		"/proc/sys/net/ipv4/plait.control": "open the lock of the control socket: ",
 	} {
 		_, err := h.try(control, takeAll)
 		if err == nil || !strings.HasPrefix(err.Error(), says) || strings.Contains(err.Error(), "\n") {
