@@ -37,6 +37,9 @@ var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 // controlTimeout bounds one request. Most answers come from memory; a reload looks at every socket.
 const controlTimeout = 10 * time.Second
 
+// lastAnswers is how long the answers that are under way when plait goes down may take: a client that does not read must not keep it from ending.
+const lastAnswers = 5 * time.Second
+
 // stopTimeout is how long the daemon may take to bring all connections back.
 const stopTimeout = 30 * time.Second
 
@@ -151,10 +154,10 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 	defer cancel()
 	if s.Shutdown(patience) != nil {
-		_ = s.Close() // a client that does not read must not keep the host's connections waiting
+		_ = s.Close()
 	}
 	return nil
 }

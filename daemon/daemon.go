@@ -251,6 +251,26 @@ func (d *Daemon) close() error {
 	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
 }
 
+// watch keeps the heartbeat going until ctx ends or a part of plait fails.
+func (d *Daemon) watch(ctx context.Context, failed <-chan error) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+		case <-tick.C:
+			if err := d.tick(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
 func Run(ctx context.Context, c Config, o Options) (err error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -280,38 +300,28 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		}
 		return errors.Join(err, control.Close())
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
 	d.stop = stop
 	failed := make(chan error, 4)
+	var running sync.WaitGroup
+	defer func() { // who has asked gets an answer, but no connection waits for that
+		stop()
+		err = errors.Join(err, d.close())
+		running.Wait()
+	}()
 	if d.exits != nil {
 		ended := make(chan struct{})
 		go func() { failed <- d.exits.run(ctx); close(ended) }()
 		defer func() { stop(); <-ended; err = errors.Join(err, d.exits.close()) }()
 	}
-	go func() { failed <- d.runSamples() }()
+	running.Go(func() { failed <- d.runSamples() })
 	questions := handler(d)
 	d.exits.questions(questions)
-	go func() { failed <- serve(ctx, control, questions) }()
+	running.Go(func() { failed <- serve(ctx, control, questions) })
 	if metrics != nil {
-		go func() { failed <- serve(ctx, metrics, metricsHandler(d)) }()
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d)) })
 	}
 	if o.Ready != nil {
 		o.Ready()
 	}
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			if err != nil {
-				return err
-			}
-		case <-tick.C:
-			if err := d.tick(); err != nil {
-				return err
-			}
-		}
-	}
+	return d.watch(ctx, failed)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
@@ -316,6 +319,32 @@ func TestSecondDaemon(t *testing.T) {
 		h.uses(name+", open", c, bpf.Name, bpf.Name)
 	}
 	h.transfers("with the first daemon", c)
+}
+
+// Who has asked before plait goes down gets an answer.
+func TestAnswersBeforeTheEnd(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	text, err := os.ReadFile(p.config)
+	h.must(err)
+	h.must(os.Remove(p.config))
+	h.must(unix.Mkfifo(p.config, 0o600)) // a reload is under way as long as nobody writes
+	answer := make(chan error, 1)
+	go func() { answer <- p.Reload() }()
+	var file *os.File
+	h.eventually(10*time.Second, "the daemon reads its configuration", func() bool {
+		file, err = os.OpenFile(p.config, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		return err == nil
+	})
+	h.must(p.cmd.Process.Signal(unix.SIGTERM))
+	time.Sleep(1500 * time.Millisecond) // of work
+	_, err = file.Write(text)
+	h.must(errors.Join(err, file.Close()))
+	if err := <-answer; err != nil {
+		t.Errorf("reload: %v, want that it succeeded: plait was up", err)
+	}
+	h.must(p.cmd.Wait())
+	h.clean("after the end")
 }
 
 // Two daemons that start at once both find the name free. One comes up, the other says the same as one that comes later.
