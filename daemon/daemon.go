@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -81,20 +80,6 @@ type Daemon struct {
 	dropped  uint64 // choices there was no room for
 	samples  int    // since the last heartbeat
 	every    time.Duration
-}
-
-// fallback is the system's default congestion control, to which sockets return.
-func fallback() (out [16]uint8, err error) {
-	name, err := os.ReadFile(current)
-	if err != nil {
-		return out, fmt.Errorf("read the system's default congestion control: %w", err)
-	}
-	text := strings.TrimSpace(string(name))
-	if text == bpf.Name {
-		return out, fmt.Errorf("the system's default congestion control (%s) is plait itself: set another, to which connections can return", current)
-	}
-	copy(out[:15], text)
-	return out, nil
 }
 
 // act is what happens with one sample.
@@ -187,7 +172,7 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	if err := d.kernel.beat(d.every); err != nil {
+	if err := errors.Join(d.follow(), d.kernel.beat(d.every)); err != nil {
 		return err
 	}
 	if time.Since(d.compared) < compareEvery {
@@ -248,7 +233,7 @@ func open(c Config, o Options) (*Daemon, error) {
 func (d *Daemon) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
+	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
 }
 
 // watch keeps the heartbeat going until ctx ends or a part of plait fails.

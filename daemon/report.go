@@ -149,6 +149,9 @@ func (d *Daemon) Status() Status {
 	if s.Prefixes, err = d.compare(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
+	if _, err := fallback(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
 	for _, k := range d.sockets {
 		s.Sockets = append(s.Sockets, k.status(s.Default))
 	}
