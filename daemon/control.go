@@ -34,8 +34,14 @@ type Controlled interface {
 // ErrNotRunning is why nobody answers.
 var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 
-// controlTimeout bounds one request. Most answers come from memory; a reload looks at every socket.
-const controlTimeout = 10 * time.Second
+// ErrNoAnswer is why nothing is known of what was asked for: it may have been done, or be done yet.
+var ErrNoAnswer = errors.New("no answer")
+
+// headerTimeout is how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
+// answerTimeout is how long a client waits. Status and reload look at every socket: with 100,000 connections, on a host whose cores others take, that was 21 s.
+const answerTimeout = 2 * time.Minute
 
 // lastAnswers is how long the answers that are under way when plait goes down may take: a client that does not read must not keep it from ending.
 const lastAnswers = 5 * time.Second
@@ -146,7 +152,7 @@ func Serve(ctx context.Context, path string, c Controlled) error {
 
 // serve answers on a listener until ctx ends. Answers that are on their way are finished.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: controlTimeout}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -173,7 +179,7 @@ func Client(path string) *ControlClient {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
-	return &ControlClient{path, http.Client{Timeout: controlTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &ControlClient{path, http.Client{Timeout: answerTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
 // Path is where the daemon is asked.
@@ -185,19 +191,23 @@ func (c *ControlClient) call(method, request string, into any) error {
 	if err != nil {
 		return err
 	}
+	what := strings.TrimPrefix(r.URL.Path, "/")
 	response, err := c.http.Do(r)
+	var body []byte
+	if err == nil {
+		defer response.Body.Close()
+		body, err = io.ReadAll(response.Body)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("ask for %s on %s: %w", strings.TrimPrefix(r.URL.Path, "/"), c.path, ErrNotRunning)
+		return fmt.Errorf("ask for %s on %s: %w", what, c.path, ErrNotRunning)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("ask for %s on %s: %w within %v: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status",
+			what, c.path, ErrNoAnswer, c.http.Timeout)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
 	case err != nil:
-		return fmt.Errorf("ask plait on %s: %w", c.path, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("read plait's answer on %s: %w", c.path, err)
+		return fmt.Errorf("ask for %s on %s: %w; plait may have ended meanwhile: see its log", what, c.path, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return refusal(response.StatusCode, body)

@@ -19,6 +19,7 @@ type controlled struct {
 	status  Status
 	refusal error
 	reloads int
+	begun   chan struct{} // a reload waits until it is closed, if it is there
 	stopped chan struct{}
 }
 
@@ -26,8 +27,14 @@ func (c *controlled) Status() Status { return c.status }
 func (c *controlled) Why(socket string) (SocketStatus, error) {
 	return FindSocket(c.status.Sockets, socket)
 }
-func (c *controlled) Reload() error { c.reloads++; return c.refusal }
-func (c *controlled) Stop()         { close(c.stopped) }
+func (c *controlled) Reload() error {
+	if c.begun != nil {
+		<-c.begun
+	}
+	c.reloads++
+	return c.refusal
+}
+func (c *controlled) Stop() { close(c.stopped) }
 
 // start serves c on a socket in a new directory until the test ends.
 func start(t *testing.T, c Controlled) (path string, stop func() error) {
@@ -180,6 +187,22 @@ func TestControlRace(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// A client that has waited too long does not say that it failed.
+func TestNoAnswer(t *testing.T) {
+	c := &controlled{begun: make(chan struct{})}
+	path, stop := start(t, c)
+	client := Client(path)
+	client.http.Timeout = 50 * time.Millisecond
+	want := "ask for reload on " + path + ": no answer within 50ms: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status"
+	if err := client.Reload(); !errors.Is(err, ErrNoAnswer) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	close(c.begun)
+	if err := stop(); err != nil || c.reloads != 1 {
+		t.Errorf("%v, %d reloads, want the one that was asked for", err, c.reloads)
 	}
 }
 

@@ -41,8 +41,11 @@ func (f *controlFlags) client() *daemon.ControlClient {
 
 // unanswered gives the exit status to an error of the daemon or of not reaching it.
 func unanswered(err error) error {
-	if errors.Is(err, daemon.ErrNotRunning) {
+	switch {
+	case errors.Is(err, daemon.ErrNotRunning):
 		return &exit{exitNotUp, err}
+	case errors.Is(err, daemon.ErrNoAnswer):
+		return &exit{1, err}
 	}
 	return err
 }
