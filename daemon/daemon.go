@@ -205,7 +205,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
 	}
 	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
 	if err != nil {
