@@ -173,7 +173,7 @@ func (k *kernel) unhook() error {
 // choose sets the algorithms of one socket from its next round trip or burst on.
 func (k *kernel) choose(cookie uint64, algorithm, bulk signals.Algorithm) error {
 	if err := k.Maps["plait_choices"].Put(cookie, bpf.Choice{Algorithm: uint8(algorithm), Bulk: uint8(bulk)}); err != nil {
-		return fmt.Errorf("write choice for socket %d: %w", cookie, err)
+		return fmt.Errorf("write choice for socket sk:%x: %w", cookie, err)
 	}
 	return nil
 }
