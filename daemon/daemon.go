@@ -54,6 +54,7 @@ type Options struct {
 // socket is what the daemon knows of one connection.
 type socket struct {
 	name      string // of the policy
+	rule      string // its selector, if there is one
 	policy    congestion.Policy
 	last      sample
 	choice    congestion.Choice
@@ -109,7 +110,7 @@ func (d *Daemon) act(s sample) error {
 	p := d.policies[s.policy]
 	k, known := d.sockets[s.Cookie]
 	if !known {
-		k = &socket{name: p.lever.Policy, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
+		k = &socket{name: p.lever.Policy, rule: p.rule, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen = s, time.Now()

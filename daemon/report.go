@@ -63,7 +63,7 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 			continue // of rules that were in force a moment ago
 		}
 		policy := d.policies[key.Policy]
-		p.Policy, p.destination = policy.lever.Policy, destination{p.Prefix, policy.name}
+		p.Policy, p.Rule, p.destination = policy.lever.Policy, policy.rule, destination{p.Prefix, policy.name}
 		if _, reverted := d.reverted[p.destination]; !reverted {
 			out = append(out, p)
 		}
@@ -72,7 +72,8 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b PrefixStatus) int {
-		return cmp.Or(cmp.Compare(b.Managed.Bursts+b.Holdout.Bursts, a.Managed.Bursts+a.Holdout.Bursts), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Policy, b.Policy))
+		return cmp.Or(cmp.Compare(b.Managed.Bursts+b.Holdout.Bursts, a.Managed.Bursts+a.Holdout.Bursts), a.Prefix.Addr().Compare(b.Prefix.Addr()),
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 	})
 	return out, nil
 }
@@ -116,7 +117,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 		wanted = k.bulk
 	}
 	return SocketStatus{
-		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name,
+		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
 		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 	}
 }

@@ -59,13 +59,15 @@ func NewGroup(h Histogram, bytes uint64) Group {
 	}
 }
 
-// PrefixStatus compares the connections to one destination prefix under one policy.
+// PrefixStatus compares the connections to one destination prefix under one rule.
 type PrefixStatus struct {
-	Prefix     netip.Prefix `json:"prefix"`
-	Policy     string       `json:"policy"`
-	Managed    Group        `json:"managed"`
-	Holdout    Group        `json:"holdout"`
-	Difference Comparison   `json:"difference"`
+	Prefix netip.Prefix `json:"prefix"`
+	Policy string       `json:"policy"`
+	// Rule is what the rule is for that gives them this policy; empty for connections no rule is for.
+	Rule       string     `json:"rule,omitempty"`
+	Managed    Group      `json:"managed"`
+	Holdout    Group      `json:"holdout"`
+	Difference Comparison `json:"difference"`
 	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
 	Reverted bool `json:"reverted"`
 
@@ -78,8 +80,9 @@ type SocketStatus struct {
 	Local     netip.AddrPort `json:"local"`
 	Remote    netip.AddrPort `json:"remote"`
 	Policy    string         `json:"policy"`
-	Algorithm string         `json:"algorithm"` // in use
-	Wanted    string         `json:"wanted"`    // chosen; differs in mode observe and until the next round trip
+	Rule      string         `json:"rule,omitempty"` // as in PrefixStatus
+	Algorithm string         `json:"algorithm"`      // in use
+	Wanted    string         `json:"wanted"`         // chosen; differs in mode observe and until the next round trip
 	Because   string         `json:"because"`
 	// Scores are those of all candidates, if the policy compares.
 	Scores []congestion.Score `json:"scores,omitempty"`

@@ -31,10 +31,10 @@ func (d standIn) Status() daemon.Status {
 		Version: "1.2.3", PID: os.Getpid(), UpSince: time.Now().Add(-90 * time.Second), Mode: daemon.On, Policy: "rtcp", HoldoutPercent: 5,
 		Default: "cubic", Cgroup: "/sys/fs/cgroup", Linked: true, Tracing: "on",
 		Counters: map[string]uint64{"attached": 190, "held_out": 10, "switches": 7},
-		Prefixes: []daemon.PrefixStatus{{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "rtcp", Managed: group(190, 1900), Holdout: group(10, 100),
+		Prefixes: []daemon.PrefixStatus{{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "rtcp", Rule: "port 443", Managed: group(190, 1900), Holdout: group(10, 100),
 			Difference: daemon.Comparison{Ratio: 0.5, Low: 0.4, High: 0.6, Verdict: daemon.Better}}},
 		Sockets: []daemon.SocketStatus{
-			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp",
+			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp", Rule: "port 443",
 				Algorithm: "cubic", Wanted: "hybla", Because: "hybla scores less",
 				Scores: []congestion.Score{{Algorithm: signals.Hybla, LatencyMs: 30, LossMs: 10, BottleneckMs: 20}},
 				Total:  daemon.Segments{Delivered: 1000, LostSingle: 12, LostBurst: 5},

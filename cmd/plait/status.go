@@ -113,15 +113,23 @@ func printPrefixes(out io.Writer, s daemon.Status, rows int) {
 		m, h := p.Managed, p.Holdout
 		uses, rtt, lost := open(p, s.Sockets)
 		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%s\t%s\t%s\t%.1f / %.1f\t%.1f / %.1f\t%s\t\n",
-			p.Prefix, p.Policy, m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
+			p.Prefix, under(p.Policy, p.Rule), m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
 	}
 	t.Flush()
 	more(out, len(s.Prefixes), rows)
 }
 
-// contains says whether a connection is one of a line's destination and policy.
+// contains says whether a connection is one of a line's destination and rule.
 func contains(p daemon.PrefixStatus, s daemon.SocketStatus) bool {
-	return p.Policy == s.Policy && p.Prefix.Contains(s.Remote.Addr())
+	return p.Policy == s.Policy && p.Rule == s.Rule && p.Prefix.Contains(s.Remote.Addr())
+}
+
+// under is a policy with the rule it is from, if it is from one.
+func under(policy, rule string) string {
+	if rule == "" {
+		return policy
+	}
+	return policy + ", rule " + rule
 }
 
 // open says of a destination's connections that are there now what they use, the median of their round trips, and their losses.
