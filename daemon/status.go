@@ -25,7 +25,8 @@ type Status struct {
 	Rules          int     `json:"rules"`
 	// Default is the congestion control connections return to.
 	Default string `json:"default"`
-	Cgroup  string `json:"cgroup"`
+	// Cgroup is the directory whose processes' connections plait takes; "the whole host" where it is not mounted.
+	Cgroup string `json:"cgroup"`
 	// Linked is whether the kernel takes plait back by itself when the daemon dies (Linux 6.4 and newer).
 	Linked bool `json:"linked"`
 	// Tracing is "on", or why bursts of held-out connections cannot be timed.
