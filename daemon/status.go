@@ -35,7 +35,9 @@ type Status struct {
 	Counters map[string]uint64 `json:"counters"`
 	Prefixes []PrefixStatus    `json:"prefixes"`
 	// Sockets are those the daemon has samples of.
-	Sockets  []SocketStatus `json:"sockets"`
+	Sockets []SocketStatus `json:"sockets"`
+	// Egress is there with the lever egress.
+	Egress   *EgressSummary `json:"egress,omitempty"`
 	Warnings []string       `json:"warnings"`
 }
 

@@ -40,6 +40,7 @@ func (d standIn) Status() daemon.Status {
 				Total:  daemon.Segments{Delivered: 1000, LostSingle: 12, LostBurst: 5},
 				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1, BurstLatencyUs: 42000}},
 		},
+		Egress:   &daemon.EgressSummary{Mode: daemon.Observe, Exits: 3, Sessions: 2, Up: 1, Routes: 1200},
 		Warnings: []string{"something is odd"},
 	}
 }
@@ -87,8 +88,8 @@ func TestDraw(t *testing.T) {
 	want := home + strings.Join([]string{
 		"plait 1.2.3, up for 1m30s, mode on, poli",
 		"connections: 190 managed, 10 held out on",
+		"BGP exits: mode observe, 3 exits, 1 of 2",
 		"warning: something is odd",
-		"",
 		"q: quit",
 	}, clearLine+"\r\n") + clearLine + clearBelow
 	if picture != want {

@@ -94,11 +94,20 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, socket
 	}
 	fmt.Fprintf(out, "\nconnections: %d managed, %d held out on %s, %d refused by the kernel, %d given back; %d changes of congestion control\n",
 		s.Counters["attached"], s.Counters["held_out"], s.Default, s.Counters["refused"], s.Counters["fell_back"], s.Counters["switches"])
+	if s.Egress != nil {
+		fmt.Fprintln(out, exits(s.Egress))
+	}
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "warning:", w)
 	}
 	printPrefixes(out, s, prefixes)
 	printSockets(out, s, sockets)
+}
+
+// exits is the lever egress in a line.
+func exits(e *daemon.EgressSummary) string {
+	return fmt.Sprintf("BGP exits: mode %s, %d exits, %d of %d sessions with route reflectors up, %d routes told; plait egress exits and sessions have more",
+		e.Mode, e.Exits, e.Up, e.Sessions, e.Routes)
 }
 
 // printPrefixes shows the busiest first, which is the order they come in.
