@@ -94,7 +94,7 @@ func handler(c Controlled) *http.ServeMux {
 // opened it.
 func lock(path string) (io.Closer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the control socket: %w; name another path as control in the configuration", err)
+		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -271,7 +271,7 @@ func TestKilled(t *testing.T) {
 	if linked {
 		h.eventually(time.Second, "the name is gone from "+available, func() bool { return !registered() })
 	} else {
-		h.Cleanup(func() { h.must(Cleanup()) })
+		h.Cleanup(func() { h.cleanup(p) })
 	}
 	h.uses("new, after the kill", h.connect(0, ""), systemDefault, systemDefault)
 	// The last heartbeat may be as old as beatEvery when the daemon dies, so connections leave a little before stale is over.
@@ -377,7 +377,7 @@ func TestControlUnwritable(t *testing.T) {
 	file := filepath.Join(h.dir, "file")
 	h.must(os.WriteFile(file, nil, 0o600))
 	for control, says := range map[string]string{
-		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; run this as root, or name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
 		"/proc/sys/net/ipv4/plait.control": "open the lock of the control socket: ",

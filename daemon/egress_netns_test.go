@@ -282,3 +282,36 @@ func TestEgressOn(t *testing.T) {
 		t.Errorf("after down the directory holds %v, %v", left, err)
 	}
 }
+
+// What a killed daemon leaves goes on working, is found by the next one, and goes with plait down, whether a daemon is up or not.
+func TestEgressKilled(t *testing.T) {
+	s := newContentServer(t)
+	before := s.everything()
+	p := s.tells(On)
+	s.installed()
+	installed := s.everything()
+	p.kill()
+	s.same("after kill -9", installed)
+	if _, err := Cleanup(p.Path(), false); err != nil { // systemd starts plait again
+		t.Error(err)
+	}
+	s.same("between kill -9 and the next one", installed)
+	p = s.tells(On)
+	s.same("with the next one", installed)
+	p.kill()
+	if n := s.cleanup(p); n == 0 {
+		t.Error("nothing to remove, want the routes, rules and addresses that are there")
+	}
+	s.same("after plait down", before)
+	if n := s.cleanup(p); n != 0 {
+		t.Errorf("%d changes by another plait down, want none", n)
+	}
+	p = s.tells(On)
+	p.kill()
+	p = s.tells(Observe) // which does not take over
+	s.same("observed", installed)
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.cleanup(p)
+	s.same("after plait down of the one that observed", before)
+}

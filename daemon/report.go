@@ -2,15 +2,12 @@ package daemon
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"os"
 	"slices"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"plait.dev/plait/bpf"
 )
@@ -170,41 +167,6 @@ func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.St
 
 // Stop implements Controlled.
 func (d *Daemon) Stop() { d.stop() }
-
-// Cleanup removes what a plait that was killed left on a kernel before 6.4, where registration does not end with the process.
-func Cleanup() error {
-	if !registered() {
-		return nil
-	}
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("list BPF maps: %w", err)
-		}
-		id = next
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		info, err := m.Info()
-		if err != nil || info.Type != ebpf.StructOpsMap || info.Name != bpf.Name {
-			m.Close()
-			continue
-		}
-		err = m.Delete(uint32(0))
-		m.Close()
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)
-		}
-		return nil
-	}
-}
 
 // toDefault is the choice of the system's default, PLAIT_DEFAULT in bpf/abi.h.
 const toDefault = math.MaxUint8

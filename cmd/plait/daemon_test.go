@@ -81,6 +81,15 @@ func TestNotifySystemd(t *testing.T) {
 	}
 }
 
+// After these results systemd starts plait again (Restart=on-failure); after a stop it does not, however long that took.
+func TestStartsAgain(t *testing.T) {
+	for result, want := range map[string]bool{"": false, "success": false, "timeout": false, "signal": true, "core-dump": true, "exit-code": true, "watchdog": true} {
+		if got := startsAgain(result); got != want {
+			t.Errorf("%q: %v, want %v", result, got, want)
+		}
+	}
+}
+
 // A picture of plait top fits the terminal, whatever there is to say.
 func TestDraw(t *testing.T) {
 	s := standIn{}.Status()
