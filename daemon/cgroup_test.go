@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,4 +72,47 @@ func TestCgroupRules(t *testing.T) {
 	h.uses("below, made again", h.connectFrom(below, 0), bpf.Name, bpf.Name)
 	h.must(p.Reload())
 	h.uses("below, made again, after a reload", h.connectFrom(below, 0), systemDefault, systemDefault)
+}
+
+// ip netns exec hides the mount of cgroup v2 from the daemon.
+func TestCgroupHidden(t *testing.T) {
+	h := newHost(t)
+	options := func() string {
+		t.Helper()
+		mounts, err := os.ReadFile("/proc/mounts")
+		h.must(err)
+		for line := range strings.Lines(string(mounts)) {
+			if strings.Contains(line, " cgroup2 ") {
+				return line
+			}
+		}
+		return ""
+	}
+	before := options()
+	self, err := os.Executable()
+	h.must(err)
+	config := filepath.Join(h.dir, "plait.yaml")
+	h.must(os.WriteFile(config, fmt.Appendf(nil, "control: %s\nmetrics: off\ncongestion:\n  mode: off\n  rules:\n    - {cgroup: %s, mode: on, holdout_percent: 0}\n",
+		filepath.Join(h.dir, "control"), filepath.Base(h.cgroup)), 0o600)) // other processes of this machine are left alone
+	p := &process{cmd: exec.Command("ip", "netns", "exec", h.ns, self), ControlClient: Client(filepath.Join(h.dir, "control"))}
+	p.cmd.Env = append(os.Environ(), daemonVariable+"="+config)
+	p.cmd.Stderr = &p.said
+	out, err := p.cmd.StdoutPipe()
+	h.must(err)
+	h.must(p.cmd.Start())
+	t.Cleanup(p.kill)
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		p.kill()
+		t.Fatalf("the daemon does not come up: %s", &p.said)
+	}
+	h.uses("of the cgroup", h.connect(0, ""), bpf.Name, bpf.Name)
+	if got, want := h.status(p).Cgroup, "the whole host"; got != want {
+		t.Errorf("cgroup %s, want %s", got, want)
+	}
+	h.must(p.Reload())
+	_, err = p.Stop(t.Context())
+	h.must(err)
+	if after := options(); after != before {
+		t.Errorf("the mount was %q and is %q", before, after)
+	}
 }

@@ -234,6 +234,25 @@ func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 	}
 }
 
+// maxSelected is how many ports, prefixes or cgroups of a rule are shown.
+const maxSelected = 3
+
+// selects adds to what a rule is shown as.
+func (r *Rule) selects(kind string, n *yaml.Node) {
+	words := []string{kind}
+	for i, e := range list(n) {
+		if i == maxSelected {
+			words = append(words, fmt.Sprintf("and %d more", len(n.Content)-i))
+			break
+		}
+		words = append(words, e.Value)
+	}
+	if r.Selector != "" {
+		r.Selector += ", "
+	}
+	r.Selector += strings.Join(words, " ")
+}
+
 // rules reads the exceptions.
 func (r *reader) rules(n *yaml.Node, into *[]Rule) {
 	if n.Kind != yaml.SequenceNode {
@@ -246,9 +265,9 @@ func (r *reader) rules(n *yaml.Node, into *[]Rule) {
 	for _, e := range list(n) {
 		var rule Rule
 		before := len(r.problems)
-		ports := func(r *reader, n *yaml.Node) { r.port(n, &rule.Ports) }
-		prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &rule.Prefixes) }
-		cgroups := func(r *reader, n *yaml.Node) { r.cgroup(n, &rule.Cgroups) }
+		ports := func(r *reader, n *yaml.Node) { r.port(n, &rule.Ports); rule.selects("port", n) }
+		prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &rule.Prefixes); rule.selects("prefix", n) }
+		cgroups := func(r *reader, n *yaml.Node) { r.cgroup(n, &rule.Cgroups); rule.selects("cgroup", n) }
 		r.mapping(e, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}, {"cgroup", cgroups}, {"cgroups", cgroups}},
 			choices(&rule.Mode, &rule.Policy, func(x float64) { rule.HoldoutPercent = &x }, &rule.Allow)...))
 		if len(rule.Ports)+len(rule.Prefixes)+len(rule.Cgroups) == 0 && len(r.problems) == before {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Controlled is what the control socket is about.
@@ -32,8 +34,17 @@ type Controlled interface {
 // ErrNotRunning is why nobody answers.
 var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 
-// controlTimeout bounds one request. Most answers come from memory; a reload looks at every socket.
-const controlTimeout = 10 * time.Second
+// ErrNoAnswer is why nothing is known of what was asked for: it may have been done, or be done yet.
+var ErrNoAnswer = errors.New("no answer")
+
+// headerTimeout is how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
+// answerTimeout is how long a client waits. Status and reload look at every socket: with 100,000 connections, on a host whose cores others take, that was 21 s.
+const answerTimeout = 2 * time.Minute
+
+// lastAnswers is how long the answers that are under way when plait goes down may take: a client that does not read must not keep it from ending.
+const lastAnswers = 5 * time.Second
 
 // stopTimeout is how long the daemon may take to bring all connections back.
 const stopTimeout = 30 * time.Second
@@ -78,11 +89,31 @@ func handler(c Controlled) *http.ServeMux {
 	return m
 }
 
-// listen makes the socket, for root alone. One that a dead daemon left is replaced.
-func listen(path string) (net.Listener, error) {
+// lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
+// answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
+// opened it.
+func lock(path string) (io.Closer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the control socket: %w; name another path as control in the configuration", err)
+		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("lock %s: another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down", path)
+	} else if err != nil {
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// listen makes the socket, for root alone. One that a dead daemon left is replaced: the caller has the lock.
+func listen(path string) (net.Listener, error) {
 	if other, err := net.Dial("unix", path); err == nil {
 		_ = other.Close()
 		return nil, fmt.Errorf("listen on %s: another plait answers there; stop it with plait down", path)
@@ -107,6 +138,11 @@ func listen(path string) (net.Listener, error) {
 // Serve answers on the unix socket until ctx ends, then removes it. For whoever stands in for the daemon; Run listens before it
 // touches the kernel.
 func Serve(ctx context.Context, path string, c Controlled) error {
+	held, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	l, err := listen(path)
 	if err != nil {
 		return err
@@ -116,7 +152,7 @@ func Serve(ctx context.Context, path string, c Controlled) error {
 
 // serve answers on a listener until ctx ends. Answers that are on their way are finished.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: controlTimeout}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -124,10 +160,10 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 	defer cancel()
 	if s.Shutdown(patience) != nil {
-		_ = s.Close() // a client that does not read must not keep the host's connections waiting
+		_ = s.Close()
 	}
 	return nil
 }
@@ -143,7 +179,7 @@ func Client(path string) *ControlClient {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
-	return &ControlClient{path, http.Client{Timeout: controlTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	return &ControlClient{path, http.Client{Timeout: answerTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
 // Path is where the daemon is asked.
@@ -155,19 +191,23 @@ func (c *ControlClient) call(method, request string, into any) error {
 	if err != nil {
 		return err
 	}
+	what := strings.TrimPrefix(r.URL.Path, "/")
 	response, err := c.http.Do(r)
+	var body []byte
+	if err == nil {
+		defer response.Body.Close()
+		body, err = io.ReadAll(response.Body)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("ask for %s on %s: %w", strings.TrimPrefix(r.URL.Path, "/"), c.path, ErrNotRunning)
+		return fmt.Errorf("ask for %s on %s: %w", what, c.path, ErrNotRunning)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("ask for %s on %s: %w within %v: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status",
+			what, c.path, ErrNoAnswer, c.http.Timeout)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
 	case err != nil:
-		return fmt.Errorf("ask plait on %s: %w", c.path, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("read plait's answer on %s: %w", c.path, err)
+		return fmt.Errorf("ask for %s on %s: %w; plait may have ended meanwhile: see its log", what, c.path, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return refusal(response.StatusCode, body)

@@ -19,6 +19,7 @@ type controlled struct {
 	status  Status
 	refusal error
 	reloads int
+	begun   chan struct{} // a reload waits until it is closed, if it is there
 	stopped chan struct{}
 }
 
@@ -26,8 +27,14 @@ func (c *controlled) Status() Status { return c.status }
 func (c *controlled) Why(socket string) (SocketStatus, error) {
 	return FindSocket(c.status.Sockets, socket)
 }
-func (c *controlled) Reload() error { c.reloads++; return c.refusal }
-func (c *controlled) Stop()         { close(c.stopped) }
+func (c *controlled) Reload() error {
+	if c.begun != nil {
+		<-c.begun
+	}
+	c.reloads++
+	return c.refusal
+}
+func (c *controlled) Stop() { close(c.stopped) }
 
 // start serves c on a socket in a new directory until the test ends.
 func start(t *testing.T, c Controlled) (path string, stop func() error) {
@@ -38,6 +45,11 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path = filepath.Join(dir, "run", "control")
+	held, err := lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	l, err := listen(path)
@@ -45,14 +57,21 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 		t.Fatal(err)
 	}
 	go func() { ended <- serve(ctx, l, handler(c)) }()
+	answers(t, path)
+	return path, func() error { cancel(); return <-ended }
+}
+
+// answers waits until somebody does.
+func answers(t *testing.T, path string) {
+	t.Helper()
+	var err error
 	for range 1000 {
-		if _, err := Client(path).Status(); err == nil {
-			return path, func() error { cancel(); return <-ended }
+		if _, err = Client(path).Status(); err == nil {
+			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("nobody answers on %s: %v", path, <-ended)
-	return "", nil
+	t.Fatalf("nobody answers on %s: %v", path, err)
 }
 
 func TestControl(t *testing.T) {
@@ -132,6 +151,58 @@ func TestControlTaken(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(path); string(text) != "precious" {
 		t.Error("the file was removed")
+	}
+}
+
+// Of plaits that come up at the same moment one does, and can be reached; the others say why not.
+func TestControlRace(t *testing.T) {
+	dir, err := os.MkdirTemp("", "plait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "control")
+	const plaits = 8
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, plaits)
+		for i := range plaits {
+			go func() { ended <- Serve(ctx, path, &controlled{status: Status{PID: i}}) }()
+		}
+		for range plaits - 1 {
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), "another plait is up") {
+					t.Errorf("got %v, want that another plait is up", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("more than one is up")
+			}
+		}
+		answers(t, path)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A client that has waited too long does not say that it failed.
+func TestNoAnswer(t *testing.T) {
+	c := &controlled{begun: make(chan struct{})}
+	path, stop := start(t, c)
+	client := Client(path)
+	client.http.Timeout = 50 * time.Millisecond
+	want := "ask for reload on " + path + ": no answer within 50ms: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status"
+	if err := client.Reload(); !errors.Is(err, ErrNoAnswer) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	close(c.begun)
+	if err := stop(); err != nil || c.reloads != 1 {
+		t.Errorf("%v, %d reloads, want the one that was asked for", err, c.reloads)
 	}
 }
 

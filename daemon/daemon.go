@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,6 +54,7 @@ type Options struct {
 // socket is what the daemon knows of one connection.
 type socket struct {
 	name      string // of the policy
+	rule      string // its selector, if there is one
 	policy    congestion.Policy
 	last      sample
 	choice    congestion.Choice
@@ -81,20 +81,6 @@ type Daemon struct {
 	dropped  uint64 // choices there was no room for
 	samples  int    // since the last heartbeat
 	every    time.Duration
-}
-
-// fallback is the system's default congestion control, to which sockets return.
-func fallback() (out [16]uint8, err error) {
-	name, err := os.ReadFile(current)
-	if err != nil {
-		return out, fmt.Errorf("read the system's default congestion control: %w", err)
-	}
-	text := strings.TrimSpace(string(name))
-	if text == bpf.Name {
-		return out, fmt.Errorf("the system's default congestion control (%s) is plait itself: set another, to which connections can return", current)
-	}
-	copy(out[:15], text)
-	return out, nil
 }
 
 // act is what happens with one sample.
@@ -124,7 +110,7 @@ func (d *Daemon) act(s sample) error {
 	p := d.policies[s.policy]
 	k, known := d.sockets[s.Cookie]
 	if !known {
-		k = &socket{name: p.lever.Policy, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
+		k = &socket{name: p.lever.Policy, rule: p.rule, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen = s, time.Now()
@@ -187,7 +173,7 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	if err := d.kernel.beat(d.every); err != nil {
+	if err := errors.Join(d.follow(), d.kernel.beat(d.every)); err != nil {
 		return err
 	}
 	if time.Since(d.compared) < compareEvery {
@@ -220,7 +206,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
 	}
 	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
 	if err != nil {
@@ -248,14 +234,39 @@ func open(c Config, o Options) (*Daemon, error) {
 func (d *Daemon) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
+	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
+}
+
+// watch keeps the heartbeat going until ctx ends or a part of plait fails.
+func (d *Daemon) watch(ctx context.Context, failed <-chan error) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+		case <-tick.C:
+			if err := d.tick(); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
 func Run(ctx context.Context, c Config, o Options) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	control, err := listen(c.Control) // first: where another plait listens, this one must not touch the kernel
+	held, err := lock(c.Control) // first: where another plait is, this one must not touch the kernel
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	control, err := listen(c.Control)
 	if err != nil {
 		return err
 	}
@@ -275,38 +286,28 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		}
 		return errors.Join(err, control.Close())
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
 	d.stop = stop
 	failed := make(chan error, 4)
+	var running sync.WaitGroup
+	defer func() { // who has asked gets an answer, but no connection waits for that
+		stop()
+		err = errors.Join(err, d.close())
+		running.Wait()
+	}()
 	if d.exits != nil {
 		ended := make(chan struct{})
 		go func() { failed <- d.exits.run(ctx); close(ended) }()
 		defer func() { stop(); <-ended; err = errors.Join(err, d.exits.close()) }()
 	}
-	go func() { failed <- d.runSamples() }()
+	running.Go(func() { failed <- d.runSamples() })
 	questions := handler(d)
 	d.exits.questions(questions)
-	go func() { failed <- serve(ctx, control, questions) }()
+	running.Go(func() { failed <- serve(ctx, control, questions) })
 	if metrics != nil {
-		go func() { failed <- serve(ctx, metrics, metricsHandler(d)) }()
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d)) })
 	}
 	if o.Ready != nil {
 		o.Ready()
 	}
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			if err != nil {
-				return err
-			}
-		case <-tick.C:
-			if err := d.tick(); err != nil {
-				return err
-			}
-		}
-	}
+	return d.watch(ctx, failed)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
@@ -268,7 +271,7 @@ func TestKilled(t *testing.T) {
 	if linked {
 		h.eventually(time.Second, "the name is gone from "+available, func() bool { return !registered() })
 	} else {
-		h.Cleanup(func() { h.must(Cleanup()) })
+		h.Cleanup(func() { h.cleanup(p) })
 	}
 	h.uses("new, after the kill", h.connect(0, ""), systemDefault, systemDefault)
 	// The last heartbeat may be as old as beatEvery when the daemon dies, so connections leave a little before stale is over.
@@ -296,7 +299,7 @@ func TestSecondDaemon(t *testing.T) {
 	c := h.connect(0, "")
 	programs := h.programs()
 	for name, second := range map[string]struct{ control, says string }{
-		"same control socket":    {p.Path(), "another plait answers there; stop it with plait down"},
+		"same control socket":    {p.Path(), "another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down"},
 		"another control socket": {filepath.Join(h.dir, "other"), "register congestion control plait: there is one already: another plait is up"},
 	} {
 		_, err := h.try(second.control, "  mode: off")
@@ -316,6 +319,32 @@ func TestSecondDaemon(t *testing.T) {
 		h.uses(name+", open", c, bpf.Name, bpf.Name)
 	}
 	h.transfers("with the first daemon", c)
+}
+
+// Who has asked before plait goes down gets an answer.
+func TestAnswersBeforeTheEnd(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	text, err := os.ReadFile(p.config)
+	h.must(err)
+	h.must(os.Remove(p.config))
+	h.must(unix.Mkfifo(p.config, 0o600)) // a reload is under way as long as nobody writes
+	answer := make(chan error, 1)
+	go func() { answer <- p.Reload() }()
+	var file *os.File
+	h.eventually(10*time.Second, "the daemon reads its configuration", func() bool {
+		file, err = os.OpenFile(p.config, os.O_WRONLY|unix.O_NONBLOCK, 0)
+		return err == nil
+	})
+	h.must(p.cmd.Process.Signal(unix.SIGTERM))
+	time.Sleep(1500 * time.Millisecond) // of work
+	_, err = file.Write(text)
+	h.must(errors.Join(err, file.Close()))
+	if err := <-answer; err != nil {
+		t.Errorf("reload: %v, want that it succeeded: plait was up", err)
+	}
+	h.must(p.cmd.Wait())
+	h.clean("after the end")
 }
 
 // Two daemons that start at once both find the name free. One comes up, the other says the same as one that comes later.
@@ -348,10 +377,10 @@ func TestControlUnwritable(t *testing.T) {
 	file := filepath.Join(h.dir, "file")
 	h.must(os.WriteFile(file, nil, 0o600))
 	for control, says := range map[string]string{
-		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; run this as root, or name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
-		"/proc/sys/net/ipv4/plait.control": "make the control socket: ",
+		"/proc/sys/net/ipv4/plait.control": "open the lock of the control socket: ",
 	} {
 		_, err := h.try(control, takeAll)
 		if err == nil || !strings.HasPrefix(err.Error(), says) || strings.Contains(err.Error(), "\n") {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
@@ -119,50 +118,11 @@ func firstLine(err error) string {
 	return line
 }
 
-// unescape undoes what /proc/mounts does to blanks in paths.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// cgroupMount finds the first cgroup v2 hierarchy in the text of /proc/mounts; on hosts that have both versions it is
-// /sys/fs/cgroup/unified.
-func cgroupMount(mounts string) (string, error) {
-	for line := range strings.Lines(mounts) {
-		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {
-			return unescape.Replace(f[1]), nil
-		}
-	}
-	return "", errors.New("find cgroup v2: /proc/mounts has none; mount it (mount -t cgroup2 none /sys/fs/cgroup) or name a directory as cgroup in the configuration")
-}
-
-// FindCgroup returns the directory whose processes are all of the host's.
-func FindCgroup() (string, error) {
-	mounts, err := os.ReadFile("/proc/mounts")
-	if err != nil {
-		return "", fmt.Errorf("find cgroup v2: %w", err)
-	}
-	return cgroupMount(string(mounts))
-}
-
-// cgroupID is the number of a cgroup (v2) in the kernel, which for a directory of kernfs is the inode's.
-func cgroupID(path string) (uint64, error) {
-	var fs unix.Statfs_t
-	var file unix.Stat_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return 0, err
-	}
-	if err := unix.Stat(path, &file); err != nil {
-		return 0, err
-	}
-	if fs.Type != unix.CGROUP2_SUPER_MAGIC || file.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return 0, errors.New("not a directory of cgroup v2")
-	}
-	return file.Ino, nil
-}
-
 func checkCgroup(mount string, err error) Check {
 	if err != nil {
 		return Check{"cgroup v2", Fail, "none", err.Error()}
 	}
-	return Check{"cgroup v2", OK, mount, ""}
+	return Check{"cgroup v2", OK, shownCgroup(mount), ""}
 }
 
 // checkUp says whether plait is up, from whether the kernel knows the congestion control and whether a daemon answers.

@@ -36,6 +36,17 @@ type EgressStatus struct {
 	Census *mptcp.Census `json:"census,omitempty"`
 }
 
+// EgressSummary is the lever in a line: `plait status` shows it.
+type EgressSummary struct {
+	Mode  Mode `json:"mode"`
+	Exits int  `json:"exits"`
+	// Sessions are those with route reflectors; Up is how many of them there are at the moment.
+	Sessions int `json:"sessions"`
+	Up       int `json:"sessions_up"`
+	// Routes are what the reflectors tell of; two that tell of the same count twice.
+	Routes int `json:"routes"`
+}
+
 // SessionStatus is the session with a reflector.
 type SessionStatus struct {
 	Reflector netip.Addr     `json:"reflector"`
@@ -107,6 +118,24 @@ func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
 		}
 	}
 	return out, refused
+}
+
+// summary waits for nothing: the plan may be taken for as long as the kernel takes to be compared with it. Without the lever there is none.
+func (x *exits) summary() *EgressSummary {
+	if x == nil {
+		return nil
+	}
+	out := &EgressSummary{Mode: x.config.Mode, Exits: len(x.config.Exits)}
+	for _, s := range x.speaker.Sessions() {
+		out.Sessions++
+		if s.State == bgp.Established {
+			out.Up++
+		}
+		for _, n := range s.Prefixes {
+			out.Routes += n
+		}
+	}
+	return out
 }
 
 // status counts what the plan has.

@@ -200,6 +200,16 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
+// cleanup is plait down after a daemon that was killed.
+func (h *host) cleanup(p *process) (changes int) {
+	h.Helper()
+	h.in(func() (err error) {
+		changes, err = Cleanup(p.Path(), true)
+		return err
+	})
+	return changes
+}
+
 func (h *host) status(p *process) Status {
 	h.Helper()
 	s, err := p.Status()

@@ -12,6 +12,7 @@ import (
 // policy is one entry of the kernel half's table: what is configured, compiled.
 type policy struct {
 	lever  Lever
+	rule   string // its selector; empty for what no rule is for
 	name   string // of what chooses; with whether it may be aggressive, unlike the lever's
 	choose func() congestion.Policy
 	kernel bpf.Policy
@@ -75,10 +76,13 @@ func (d *Daemon) apply(c Config, table []policy) error {
 // install puts a configuration in force. If that fails, the one before is in force again.
 func (d *Daemon) install(c Config) error {
 	var table []policy
-	for _, l := range c.levers() {
+	for i, l := range c.levers() {
 		p, err := compile(l)
 		if err != nil {
 			return err
+		}
+		if i > 0 {
+			p.rule = c.Congestion.Rules[i-1].Selector
 		}
 		table = append(table, p)
 	}

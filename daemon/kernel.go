@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
@@ -45,7 +44,6 @@ var errTaken = fmt.Errorf("register congestion control %s: there is one already:
 
 // loadKernel loads the programs (bpf.Load) and registers the congestion control. No socket uses it yet.
 func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
-	_ = rlimit.RemoveMemlock() // before Linux 5.11 BPF memory counts against the limit; later it does no harm
 	if registered() {
 		return nil, errTaken
 	}
@@ -68,7 +66,7 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 		return nil, fmt.Errorf("load programs into the kernel: %w; the host is as before; report this with what uname -r says", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load programs into the kernel: %w", err)
+		return nil, fmt.Errorf("load programs into the kernel: %w", refused(err))
 	}
 	loaded := k // what is returned with an error is nil
 	defer func() {
@@ -102,7 +100,7 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 func (k *kernel) attach(what string) func(link.Link, error) error {
 	return func(l link.Link, err error) error {
 		if err != nil {
-			return fmt.Errorf("attach %s: %w", what, err)
+			return fmt.Errorf("attach %s: %w", what, refused(err))
 		}
 		k.links = append(k.links, l)
 		return nil
@@ -131,7 +129,7 @@ func probeTracing() error {
 	delete(probe.Maps, bpf.Name)
 	c, err := ebpf.NewCollection(probe)
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	c.Close()
 	return nil
@@ -141,7 +139,7 @@ func probeTracing() error {
 func (k *kernel) hook(cgroup string) error {
 	l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: k.Programs["plait_sockops"]})
 	if err != nil {
-		return fmt.Errorf("attach to the connections of cgroup %s: %w", cgroup, err)
+		return fmt.Errorf("attach to the connections of cgroup %s: %w", cgroup, refused(err))
 	}
 	k.hooked = l
 	return nil
@@ -175,7 +173,7 @@ func (k *kernel) unhook() error {
 // choose sets the algorithms of one socket from its next round trip or burst on.
 func (k *kernel) choose(cookie uint64, algorithm, bulk signals.Algorithm) error {
 	if err := k.Maps["plait_choices"].Put(cookie, bpf.Choice{Algorithm: uint8(algorithm), Bulk: uint8(bulk)}); err != nil {
-		return fmt.Errorf("write choice for socket %d: %w", cookie, err)
+		return fmt.Errorf("write choice for socket sk:%x: %w", cookie, err)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
@@ -41,7 +40,6 @@ func (h *host) programs() (names []string) {
 func unregistered(t *testing.T) *ebpf.CollectionSpec {
 	t.Helper()
 	rung.Netns(t)
-	_ = rlimit.RemoveMemlock()
 	spec, _, err := bpf.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +131,6 @@ func congestionProgram(body ...asm.Instruction) *ebpf.ProgramSpec {
 // would say nothing.
 func TestKernelRefuses(t *testing.T) {
 	rung.Netns(t)
-	_ = rlimit.RemoveMemlock()
 	writes := func(field string) *ebpf.ProgramSpec {
 		return congestionProgram(asm.StoreImm(asm.R1, kernelField(t, "tcp_sock", field), 10, asm.Word))
 	}

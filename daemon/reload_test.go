@@ -213,6 +213,37 @@ func TestReloadWhileDown(t *testing.T) {
 	}
 }
 
+// Rules with the same policy are told apart, by what they are for.
+func TestRulesInStatus(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll + fmt.Sprintf("\n  rules:\n    - {port: %d, holdout_percent: 0}\n    - {ports: [%d, %d]}", portOff, portNew, portMany))
+	want := map[string]string{}
+	for port, rule := range map[int]string{portOff: "port 5301", portNew: "port 5302 5303", 0: ""} {
+		c := h.connect(port, "")
+		want[c.server.LocalAddr().String()] = rule
+		h.sends(c, 0)
+	}
+	got := map[string]string{}
+	h.eventually(5*time.Second, "the daemon has heard of all three", func() bool {
+		for _, s := range h.status(p).Sockets {
+			if _, server := want[s.Local.String()]; server {
+				got[s.Local.String()] = s.Rule
+			}
+		}
+		return len(got) == len(want)
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("rules of the connections: got %v, want %v", got, want)
+	}
+	rules := map[string]bool{}
+	for _, s := range h.status(p).Prefixes {
+		rules[s.Rule] = true
+	}
+	if len(rules) != len(want) {
+		t.Errorf("rules of the destination: %v, want three", rules)
+	}
+}
+
 // Held-out connections stay so: a reload that took them would leave nothing to compare with.
 func TestReloadKeepsHoldout(t *testing.T) {
 	h := newHost(t)

@@ -2,15 +2,12 @@ package daemon
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"os"
 	"slices"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"plait.dev/plait/bpf"
 )
@@ -63,7 +60,7 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 			continue // of rules that were in force a moment ago
 		}
 		policy := d.policies[key.Policy]
-		p.Policy, p.destination = policy.lever.Policy, destination{p.Prefix, policy.name}
+		p.Policy, p.Rule, p.destination = policy.lever.Policy, policy.rule, destination{p.Prefix, policy.name}
 		if _, reverted := d.reverted[p.destination]; !reverted {
 			out = append(out, p)
 		}
@@ -72,7 +69,8 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b PrefixStatus) int {
-		return cmp.Or(cmp.Compare(b.Managed.Bursts+b.Holdout.Bursts, a.Managed.Bursts+a.Holdout.Bursts), a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Policy, b.Policy))
+		return cmp.Or(cmp.Compare(b.Managed.Bursts+b.Holdout.Bursts, a.Managed.Bursts+a.Holdout.Bursts), a.Prefix.Addr().Compare(b.Prefix.Addr()),
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule))
 	})
 	return out, nil
 }
@@ -116,7 +114,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 		wanted = k.bulk
 	}
 	return SocketStatus{
-		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name,
+		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
 		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 	}
 }
@@ -129,7 +127,7 @@ func (d *Daemon) Status() Status {
 	s := Status{
 		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
 		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
-		Default: name16(d.kernel.control.Fallback), Cgroup: d.config.Cgroup, Linked: d.kernel.linked, Tracing: "on",
+		Egress: d.exits.summary(), Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
 	}
 	if d.kernel.tracing != nil {
 		s.Tracing = d.kernel.tracing.Error()
@@ -149,6 +147,9 @@ func (d *Daemon) Status() Status {
 	if s.Prefixes, err = d.compare(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
+	if _, err := fallback(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
+	}
 	for _, k := range d.sockets {
 		s.Sockets = append(s.Sockets, k.status(s.Default))
 	}
@@ -166,41 +167,6 @@ func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.St
 
 // Stop implements Controlled.
 func (d *Daemon) Stop() { d.stop() }
-
-// Cleanup removes what a plait that was killed left on a kernel before 6.4, where registration does not end with the process.
-func Cleanup() error {
-	if !registered() {
-		return nil
-	}
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("list BPF maps: %w", err)
-		}
-		id = next
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		info, err := m.Info()
-		if err != nil || info.Type != ebpf.StructOpsMap || info.Name != bpf.Name {
-			m.Close()
-			continue
-		}
-		err = m.Delete(uint32(0))
-		m.Close()
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)
-		}
-		return nil
-	}
-}
 
 // toDefault is the choice of the system's default, PLAIT_DEFAULT in bpf/abi.h.
 const toDefault = math.MaxUint8

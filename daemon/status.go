@@ -25,7 +25,8 @@ type Status struct {
 	Rules          int     `json:"rules"`
 	// Default is the congestion control connections return to.
 	Default string `json:"default"`
-	Cgroup  string `json:"cgroup"`
+	// Cgroup is the directory whose processes' connections plait takes; "the whole host" where it is not mounted.
+	Cgroup string `json:"cgroup"`
 	// Linked is whether the kernel takes plait back by itself when the daemon dies (Linux 6.4 and newer).
 	Linked bool `json:"linked"`
 	// Tracing is "on", or why bursts of held-out connections cannot be timed.
@@ -34,7 +35,9 @@ type Status struct {
 	Counters map[string]uint64 `json:"counters"`
 	Prefixes []PrefixStatus    `json:"prefixes"`
 	// Sockets are those the daemon has samples of.
-	Sockets  []SocketStatus `json:"sockets"`
+	Sockets []SocketStatus `json:"sockets"`
+	// Egress is there with the lever egress.
+	Egress   *EgressSummary `json:"egress,omitempty"`
 	Warnings []string       `json:"warnings"`
 }
 
@@ -59,13 +62,15 @@ func NewGroup(h Histogram, bytes uint64) Group {
 	}
 }
 
-// PrefixStatus compares the connections to one destination prefix under one policy.
+// PrefixStatus compares the connections to one destination prefix under one rule.
 type PrefixStatus struct {
-	Prefix     netip.Prefix `json:"prefix"`
-	Policy     string       `json:"policy"`
-	Managed    Group        `json:"managed"`
-	Holdout    Group        `json:"holdout"`
-	Difference Comparison   `json:"difference"`
+	Prefix netip.Prefix `json:"prefix"`
+	Policy string       `json:"policy"`
+	// Rule is what the rule is for that gives them this policy; empty for connections no rule is for.
+	Rule       string     `json:"rule,omitempty"`
+	Managed    Group      `json:"managed"`
+	Holdout    Group      `json:"holdout"`
+	Difference Comparison `json:"difference"`
 	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
 	Reverted bool `json:"reverted"`
 
@@ -78,8 +83,9 @@ type SocketStatus struct {
 	Local     netip.AddrPort `json:"local"`
 	Remote    netip.AddrPort `json:"remote"`
 	Policy    string         `json:"policy"`
-	Algorithm string         `json:"algorithm"` // in use
-	Wanted    string         `json:"wanted"`    // chosen; differs in mode observe and until the next round trip
+	Rule      string         `json:"rule,omitempty"` // as in PrefixStatus
+	Algorithm string         `json:"algorithm"`      // in use
+	Wanted    string         `json:"wanted"`         // chosen; differs in mode observe and until the next round trip
 	Because   string         `json:"because"`
 	// Scores are those of all candidates, if the policy compares.
 	Scores []congestion.Score `json:"scores,omitempty"`

@@ -31,15 +31,16 @@ func (d standIn) Status() daemon.Status {
 		Version: "1.2.3", PID: os.Getpid(), UpSince: time.Now().Add(-90 * time.Second), Mode: daemon.On, Policy: "rtcp", HoldoutPercent: 5,
 		Default: "cubic", Cgroup: "/sys/fs/cgroup", Linked: true, Tracing: "on",
 		Counters: map[string]uint64{"attached": 190, "held_out": 10, "switches": 7},
-		Prefixes: []daemon.PrefixStatus{{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "rtcp", Managed: group(190, 1900), Holdout: group(10, 100),
+		Prefixes: []daemon.PrefixStatus{{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "rtcp", Rule: "port 443", Managed: group(190, 1900), Holdout: group(10, 100),
 			Difference: daemon.Comparison{Ratio: 0.5, Low: 0.4, High: 0.6, Verdict: daemon.Better}}},
 		Sockets: []daemon.SocketStatus{
-			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp",
+			{Cookie: 0x1a, Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.7:50000"), Policy: "rtcp", Rule: "port 443",
 				Algorithm: "cubic", Wanted: "hybla", Because: "hybla scores less",
 				Scores: []congestion.Score{{Algorithm: signals.Hybla, LatencyMs: 30, LossMs: 10, BottleneckMs: 20}},
 				Total:  daemon.Segments{Delivered: 1000, LostSingle: 12, LostBurst: 5},
 				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1, BurstLatencyUs: 42000}},
 		},
+		Egress:   &daemon.EgressSummary{Mode: daemon.Observe, Exits: 3, Sessions: 2, Up: 1, Routes: 1200},
 		Warnings: []string{"something is odd"},
 	}
 }
@@ -80,6 +81,15 @@ func TestNotifySystemd(t *testing.T) {
 	}
 }
 
+// After these results systemd starts plait again (Restart=on-failure); after a stop it does not, however long that took.
+func TestStartsAgain(t *testing.T) {
+	for result, want := range map[string]bool{"": false, "success": false, "timeout": false, "signal": true, "core-dump": true, "exit-code": true, "watchdog": true} {
+		if got := startsAgain(result); got != want {
+			t.Errorf("%q: %v, want %v", result, got, want)
+		}
+	}
+}
+
 // A picture of plait top fits the terminal, whatever there is to say.
 func TestDraw(t *testing.T) {
 	s := standIn{}.Status()
@@ -87,8 +97,8 @@ func TestDraw(t *testing.T) {
 	want := home + strings.Join([]string{
 		"plait 1.2.3, up for 1m30s, mode on, poli",
 		"connections: 190 managed, 10 held out on",
+		"BGP exits: mode observe, 3 exits, 1 of 2",
 		"warning: something is odd",
-		"",
 		"q: quit",
 	}, clearLine+"\r\n") + clearLine + clearBelow
 	if picture != want {

@@ -3,18 +3,31 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"plait.dev/plait/daemon"
 )
 
+// startsAgain says whether systemd starts plait again after it has ended with this result (systemd.exec(5)), Restart being on-failure: then the routes of
+// its BGP exits stay for the next one. What took too long to stop was to be stopped.
+func startsAgain(serviceResult string) bool {
+	switch serviceResult {
+	case "", "success", "timeout": // "": not under systemd
+		return false
+	}
+	return true
+}
+
 func newDown() *cobra.Command {
 	var f controlFlags
 	c := &cobra.Command{
 		Use:   "down",
 		Short: "Give all connections back and take plait out of the kernel",
-		Args:  cobra.NoArgs,
+		Long: "Give all connections back and take plait out of the kernel. If none is up, remove what one that was killed has left: in this network\n" +
+			"namespace, what the lever egress has put there.",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			out := c.OutOrStdout()
 			last, err := f.client().Stop(c.Context())
@@ -28,8 +41,11 @@ func newDown() *cobra.Command {
 				fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
 				fmt.Fprintf(out, "  while it was up it managed %d connections and held out %d\n", last.Counters["attached"], last.Counters["held_out"])
 			}
-			// What a daemon that was killed has left, on kernels before 6.4. Nothing left is as wanted.
-			if err := daemon.Cleanup(); err != nil {
+			n, err := daemon.Cleanup(f.client().Path(), !startsAgain(os.Getenv("SERVICE_RESULT")))
+			if n > 0 {
+				fmt.Fprintf(out, "  what a plait that was killed had left is removed, in %d changes of routes, rules and addresses\n", n)
+			}
+			if err != nil {
 				return &exit{1, err}
 			}
 			return nil

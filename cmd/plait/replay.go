@@ -22,7 +22,8 @@ func newReplay() *cobra.Command {
 		Use:   "replay LOG --policy POLICY",
 		Short: "Show what a policy would have chosen for recorded samples",
 		Long: "Read samples, one JSON object per line, and print each change of a socket's choice: time in seconds, the socket's\n" +
-			"cookie, the congestion control, and why. The samples stay as they were recorded.",
+			"cookie as ss -e shows it (sk:1a; with --json a number, as in the samples), the congestion control, and why. The samples stay as\n" +
+			"they were recorded.",
 		Example: "  plait replay samples.jsonl --policy rtcp",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -68,7 +69,7 @@ func printText(w io.Writer, s signals.Sample, c congestion.Choice) {
 	if c.Bulk != c.Algorithm {
 		name += ", transfers " + c.Bulk.String()
 	}
-	fmt.Fprintf(w, "%d.%06d %d %s: %s\n", s.AtUs/1e6, s.AtUs%1e6, s.Cookie, name, c.Because)
+	fmt.Fprintf(w, "%d.%06d sk:%x %s: %s\n", s.AtUs/1e6, s.AtUs%1e6, s.Cookie, name, c.Because)
 }
 
 func printJSON(w io.Writer, s signals.Sample, c congestion.Choice) {

@@ -41,8 +41,11 @@ func (f *controlFlags) client() *daemon.ControlClient {
 
 // unanswered gives the exit status to an error of the daemon or of not reaching it.
 func unanswered(err error) error {
-	if errors.Is(err, daemon.ErrNotRunning) {
+	switch {
+	case errors.Is(err, daemon.ErrNotRunning):
 		return &exit{exitNotUp, err}
+	case errors.Is(err, daemon.ErrNoAnswer):
+		return &exit{1, err}
 	}
 	return err
 }
@@ -91,11 +94,20 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, socket
 	}
 	fmt.Fprintf(out, "\nconnections: %d managed, %d held out on %s, %d refused by the kernel, %d given back; %d changes of congestion control\n",
 		s.Counters["attached"], s.Counters["held_out"], s.Default, s.Counters["refused"], s.Counters["fell_back"], s.Counters["switches"])
+	if s.Egress != nil {
+		fmt.Fprintln(out, exits(s.Egress))
+	}
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "warning:", w)
 	}
 	printPrefixes(out, s, prefixes)
 	printSockets(out, s, sockets)
+}
+
+// exits is the lever egress in a line.
+func exits(e *daemon.EgressSummary) string {
+	return fmt.Sprintf("BGP exits: mode %s, %d exits, %d of %d sessions with route reflectors up, %d routes told; plait egress exits and sessions have more",
+		e.Mode, e.Exits, e.Up, e.Sessions, e.Routes)
 }
 
 // printPrefixes shows the busiest first, which is the order they come in.
@@ -110,15 +122,23 @@ func printPrefixes(out io.Writer, s daemon.Status, rows int) {
 		m, h := p.Managed, p.Holdout
 		uses, rtt, lost := open(p, s.Sockets)
 		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%s\t%s\t%s\t%.1f / %.1f\t%.1f / %.1f\t%s\t\n",
-			p.Prefix, p.Policy, m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
+			p.Prefix, under(p.Policy, p.Rule), m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
 	}
 	t.Flush()
 	more(out, len(s.Prefixes), rows)
 }
 
-// contains says whether a connection is one of a line's destination and policy.
+// contains says whether a connection is one of a line's destination and rule.
 func contains(p daemon.PrefixStatus, s daemon.SocketStatus) bool {
-	return p.Policy == s.Policy && p.Prefix.Contains(s.Remote.Addr())
+	return p.Policy == s.Policy && p.Rule == s.Rule && p.Prefix.Contains(s.Remote.Addr())
+}
+
+// under is a policy with the rule it is from, if it is from one.
+func under(policy, rule string) string {
+	if rule == "" {
+		return policy
+	}
+	return policy + ", rule " + rule
 }
 
 // open says of a destination's connections that are there now what they use, the median of their round trips, and their losses.

@@ -227,6 +227,9 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
 	fmt.Fprintf(out, "  they return to %s with plait down, or by themselves if plait dies\n", s.Default)
+	if s.Egress != nil {
+		fmt.Fprintln(out, " ", exits(s.Egress))
+	}
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "  warning:", w)
 	}

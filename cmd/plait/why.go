@@ -38,7 +38,7 @@ func printWhy(out io.Writer, s daemon.SocketStatus) {
 	if s.Wanted != s.Algorithm {
 		fmt.Fprintf(out, ", should use %s", s.Wanted)
 	}
-	fmt.Fprintf(out, "\npolicy %s: %s\n", s.Policy, s.Because)
+	fmt.Fprintf(out, "\npolicy %s: %s\n", under(s.Policy, s.Rule), s.Because)
 	if len(s.Scores) > 0 {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "\nCANDIDATE\tEXPECTED ms\tBY LOSS ms\tBY BOTTLENECK ms\t")

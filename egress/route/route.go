@@ -61,12 +61,12 @@ type Kernel struct {
 	nexthops map[way]uint32
 }
 
-// Open changes nothing yet.
+// Open changes nothing yet. Without exits it is for Remove alone.
 func Open(c Config) (*Kernel, error) {
 	if err := egress.CheckExits(c.Exits); err != nil {
 		return nil, err
 	}
-	if !c.TunnelSource.Is6() || c.TunnelSource.Is4In6() || !c.TunnelSource.IsGlobalUnicast() {
+	if len(c.Exits) > 0 && (!c.TunnelSource.Is6() || c.TunnelSource.Is4In6() || !c.TunnelSource.IsGlobalUnicast()) {
 		return nil, fmt.Errorf("use tunnel source %v: it is no IPv6 unicast address; give one of this host", c.TunnelSource)
 	}
 	for _, e := range c.Exits {

@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/egress/route"
+)
+
+// What openExits remembers beside the control socket.
+const (
+	tunnelSourceFile = "tunnel-source"
+	pathManagerFile  = "path-manager"
+)
+
+// unregister removes the congestion control a plait that was killed left on a kernel before 6.4, where registration does not end with the process.
+func unregister() error {
+	if !registered() {
+		return nil
+	}
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("list BPF maps: %w", err)
+		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		info, err := m.Info()
+		if err != nil || info.Type != ebpf.StructOpsMap || info.Name != bpf.Name {
+			m.Close()
+			continue
+		}
+		err = m.Delete(uint32(0))
+		m.Close()
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)
+		}
+		return nil
+	}
+}
+
+// removeExits takes back what the lever egress has left in this network namespace, and says how many changes that took.
+func removeExits(directory string) (changes int, err error) {
+	if _, err := os.Stat("/proc/net/if_inet6"); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // without IPv6 there is no SRv6, and was no exit
+	}
+	k, err := route.Open(route.Config{Memory: filepath.Join(directory, tunnelSourceFile), Journal: func(s route.Step) {
+		if s.Err == nil {
+			changes++
+		}
+	}})
+	if err != nil {
+		return 0, err
+	}
+	defer k.Close()
+	err = errors.Join(mptcp.TurnOff(filepath.Join(directory, pathManagerFile)), k.Remove())
+	return changes, err
+}
+
+// Cleanup removes what a plait with this control socket has left that was killed, and says how many routes, rules and addresses these were. What the lever
+// egress left stays if exits is false: for the next plait to go on with, without a gap.
+func Cleanup(control string, exits bool) (changes int, err error) {
+	held, err := lock(control)
+	if err != nil {
+		return 0, err
+	}
+	defer held.Close()
+	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
+		return 0, err
+	}
+	if !exits {
+		return 0, nil
+	}
+	if changes, err = removeExits(filepath.Dir(control)); err != nil {
+		return changes, fmt.Errorf("remove what a killed plait has left: %w", err)
+	}
+	return changes, nil
+}

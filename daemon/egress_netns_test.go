@@ -1,0 +1,317 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/egress/route"
+	"plait.dev/plait/internal/rung"
+)
+
+// The content server of these tests: one network namespace with an interface, on which the route reflector is, too.
+const (
+	serverAddress    = "2001:db8:1::10"
+	reflectorAddress = "2001:db8:1::2"
+	hopAddress       = "2001:db8:1::1"
+	earlierSource    = "2001:db8:1::99" // of tunnels, before plait
+)
+
+// What shows the state of the lever.
+const (
+	plaitsRoutes = "ip -6 route show table all proto 112"
+	pathManager  = "grep -r . /proc/sys/net/mptcp"
+)
+
+const egressSection = `  mode: off
+egress:
+  mode: %s
+  as: 65000
+  router_id: 10.0.0.10
+  address: "` + serverAddress + `"
+  interface: e0
+  reflectors:
+    - {address: "` + reflectorAddress + `"}
+  exits:
+    - {name: transit-a, route_target: "65000:11", locators: "2001:db8:f1::/48", addresses: "2001:db8:1::a"}
+    - {name: transit-b, route_target: "65000:12", locators: "2001:db8:f2::/48", addresses: "2001:db8:1::b"}
+`
+
+// contentServer is one; its reflector says what a test tells it to.
+type contentServer struct {
+	*host
+	listener net.Listener
+	conn     net.Conn
+}
+
+func newContentServer(t *testing.T) *contentServer {
+	t.Helper()
+	rung.Netns(t)
+	for _, a := range route.Probe() {
+		if a.Err != nil {
+			t.Skipf("this kernel lacks what the exits' routes need: %v", a.Err)
+		}
+	}
+	if lacks := mptcp.Probe(); len(lacks) > 0 {
+		t.Skipf("this kernel lacks what the exits' subflows need: %s", lacks[0].What)
+	}
+	s := &contentServer{host: newHost(t)}
+	s.ip("-n " + s.ns + " link add e0 type veth peer name e1")
+	for _, end := range []string{"e0", "e1"} {
+		s.ip("-n " + s.ns + " link set " + end + " addrgenmode none up")
+	}
+	for _, a := range []string{serverAddress, reflectorAddress, earlierSource} {
+		s.ip("-n " + s.ns + " addr add " + a + "/64 dev e0 nodad")
+	}
+	for _, a := range []string{serverAddress, reflectorAddress, earlierSource} {
+		s.has(true, "ip -6 route show table local", "local "+a+" ")
+	}
+	s.show("ip sr tunsrc set " + earlierSource)
+	s.in(func() (err error) {
+		var l net.ListenConfig
+		l.SetMultipathTCP(false)
+		s.listener, err = l.Listen(t.Context(), "tcp", "["+reflectorAddress+"]:179")
+		return err
+	})
+	t.Cleanup(func() { _ = s.listener.Close() })
+	return s
+}
+
+// show is what a command says in the namespace, its lines sorted.
+func (s *contentServer) show(command string) []string {
+	s.Helper()
+	out, err := exec.Command("ip", append([]string{"netns", "exec", s.ns}, strings.Fields(command)...)...).CombinedOutput()
+	if err != nil {
+		s.Fatalf("%s: %v: %s", command, err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// everything the lever may change in the namespace.
+func (s *contentServer) everything() (all []string) {
+	s.Helper()
+	for _, command := range []string{"ip -6 route show table all", "ip -4 route show table all",
+		"ip -6 rule", "ip -4 rule", "ip -o addr", "ip nexthop",
+		"ip sr tunsrc show", pathManager} {
+		all = append(all, s.show(command)...)
+	}
+	return all
+}
+
+// same says what there is too much of, and what is missing.
+func (s *contentServer) same(what string, before []string) {
+	s.Helper()
+	after := s.everything()
+	for _, line := range after {
+		if !slices.Contains(before, line) {
+			s.Errorf("%s: too much: %s", what, line)
+		}
+	}
+	for _, line := range before {
+		if !slices.Contains(after, line) {
+			s.Errorf("%s: missing: %s", what, line)
+		}
+	}
+}
+
+// has waits until a command says a line that matches, or until it does not.
+func (s *contentServer) has(there bool, command, pattern string) {
+	s.Helper()
+	s.eventually(20*time.Second, fmt.Sprintf("%s says %q: %v", command, pattern, there), func() bool {
+		return slices.ContainsFunc(s.show(command), regexp.MustCompile("^"+pattern).MatchString) == there
+	})
+}
+
+var reflectorFamilies = []wire.Family{wire.RF_IPv4_UC, wire.RF_IPv6_UC, wire.RF_IPv4_VPN, wire.RF_IPv6_VPN}
+
+// greet brings the next session up.
+func (s *contentServer) greet() {
+	s.Helper()
+	s.must(s.listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
+	conn, err := s.listener.Accept()
+	s.must(err)
+	s.conn = conn
+	s.Cleanup(func() { _ = conn.Close() })
+	capabilities := []wire.ParameterCapabilityInterface{wire.NewCapFourOctetASNumber(65000)}
+	for _, f := range reflectorFamilies {
+		capabilities = append(capabilities, wire.NewCapMultiProtocol(f))
+	}
+	open, err := wire.NewBGPOpenMessage(65000, 90, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
+	s.must(err)
+	s.say(open, wire.NewBGPKeepAliveMessage())
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+}
+
+func (s *contentServer) say(messages ...*wire.BGPMessage) {
+	s.Helper()
+	for _, m := range messages {
+		raw, err := m.Serialize()
+		s.must(err)
+		_, err = s.conn.Write(raw)
+		s.must(err)
+	}
+}
+
+// way is a route as the reflector tells it: of an exit by its number, or of the default table with 0.
+func (s *contentServer) way(exit int, prefix string) (wire.Family, wire.PathNLRI) {
+	s.Helper()
+	p := netip.MustParsePrefix(prefix)
+	if exit == 0 {
+		nlri, err := wire.NewIPAddrPrefix(p)
+		s.must(err)
+		return wire.RF_IPv6_UC, wire.PathNLRI{NLRI: nlri}
+	}
+	rd, err := wire.ParseRouteDistinguisher(fmt.Sprint("65000:1", exit))
+	s.must(err)
+	nlri, err := wire.NewLabeledVPNIPAddrPrefix(p, *wire.NewMPLSLabelStack(3), rd) // implicit null: the SID is whole
+	s.must(err)
+	return wire.RF_IPv6_VPN, wire.PathNLRI{NLRI: nlri}
+}
+
+func (s *contentServer) announce(exit int, prefix string) *wire.BGPMessage {
+	s.Helper()
+	family, nlri := s.way(exit, prefix)
+	reach, err := wire.NewPathAttributeMpReachNLRI(family, []wire.PathNLRI{nlri}, netip.MustParseAddr(hopAddress))
+	s.must(err)
+	attributes := []wire.PathAttributeInterface{
+		wire.NewPathAttributeOrigin(0),
+		wire.NewPathAttributeAsPath([]wire.AsPathParamInterface{wire.NewAs4PathParam(wire.BGP_ASPATH_ATTR_TYPE_SEQ, []uint32{64496})}),
+		wire.NewPathAttributeLocalPref(100),
+	}
+	if exit != 0 {
+		target, err := wire.ParseRouteTarget(fmt.Sprint("65000:1", exit))
+		s.must(err)
+		at := netip.MustParseAddr(fmt.Sprintf("2001:db8:f%d:1::", exit))
+		sid := wire.NewSRv6InformationSubTLV(at, wire.END_DT6, wire.NewSRv6SIDStructureSubSubTLV(32, 16, 16, 0, 0, 0))
+		attributes = append(attributes, wire.NewPathAttributeExtendedCommunities([]wire.ExtendedCommunityInterface{target}),
+			wire.NewPathAttributePrefixSID(wire.NewSRv6ServiceTLV(wire.TLVTypeSRv6L3Service, sid)))
+	}
+	return wire.NewBGPUpdateMessage(nil, append(attributes, reach), nil)
+}
+
+func (s *contentServer) withdraw(exit int, prefix string) *wire.BGPMessage {
+	s.Helper()
+	family, nlri := s.way(exit, prefix)
+	unreach, err := wire.NewPathAttributeMpUnreachNLRI(family, []wire.PathNLRI{nlri})
+	s.must(err)
+	return wire.NewBGPUpdateMessage(nil, []wire.PathAttributeInterface{unreach}, nil)
+}
+
+// tells brings the daemon up in a mode, and tells it of a client that both exits reach, and of one that only the second does.
+func (s *contentServer) tells(mode Mode) *process {
+	s.Helper()
+	p := s.up(fmt.Sprintf(egressSection, mode))
+	s.greet()
+	for _, f := range reflectorFamilies[:2] {
+		s.say(wire.NewEndOfRib(f))
+	}
+	s.say(s.announce(1, "2001:db8:c::/48"), s.announce(2, "2001:db8:c::/48"), s.announce(2, "2001:db8:d::/48"), s.announce(0, "2001:db8:c::/48"))
+	for _, f := range reflectorFamilies[2:] {
+		s.say(wire.NewEndOfRib(f))
+	}
+	s.eventually(20*time.Second, "the daemon has settled with all routes", func() bool {
+		e, err := p.Egress()
+		s.must(err)
+		return e.Settled && e.Main == 1 && e.Exits[0].Routes == 1 && e.Exits[1].Routes == 2
+	})
+	return p
+}
+
+// installed checks what the kernel has of the routes of tells.
+func (s *contentServer) installed() {
+	s.Helper()
+	s.has(true, "ip -6 rule", "500: from 2001:db8:1::a lookup 11200")
+	s.has(true, "ip -6 rule", "501: from 2001:db8:1::a unreachable")
+	s.has(true, "ip -6 rule", "500: from 2001:db8:1::b lookup 11201")
+	s.has(true, plaitsRoutes, "2001:db8:c::/48 nhid .* 2001:db8:f1:1:: .* table 11200 ")
+	s.has(true, plaitsRoutes, "2001:db8:c::/48 nhid .* 2001:db8:f2:1:: .* table 11201 ")
+	s.has(true, plaitsRoutes, "2001:db8:d::/48 nhid .* 2001:db8:f2:1:: .* table 11201 ")
+	s.has(true, plaitsRoutes, "2001:db8:c::/48 via "+hopAddress+" dev e0 .*metric 4112")
+	s.has(true, "ip sr tunsrc show", "tunsrc addr "+serverAddress)
+}
+
+// Mode observe hears everything and changes nothing.
+func TestEgressObserves(t *testing.T) {
+	s := newContentServer(t)
+	before := s.everything()
+	p := s.tells(Observe)
+	s.same("mode observe", before)
+	if e := s.status(p).Egress; e == nil || *e != (EgressSummary{Mode: Observe, Exits: 2, Sessions: 1, Up: 1, Routes: 4}) {
+		t.Errorf("status: %+v, want 2 exits, a session that is up, 4 routes", e)
+	}
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.same("after down", before)
+}
+
+// Mode on puts everything in place, follows the reflector, and takes everything back.
+func TestEgressOn(t *testing.T) {
+	s := newContentServer(t)
+	before := s.everything()
+	p := s.tells(On)
+	s.installed()
+	s.has(true, pathManager, ".*/(pm_type:1|path_manager:userspace)$")
+	s.say(s.withdraw(1, "2001:db8:c::/48"))
+	s.has(false, plaitsRoutes, ".* table 11200 ")
+	s.has(true, plaitsRoutes, "2001:db8:c::/48 nhid .* table 11201 ")
+	s.has(true, "ip -6 rule", "500: from 2001:db8:1::a lookup 11200") // which now is unreachable
+	s.must(s.conn.Close())
+	s.has(false, plaitsRoutes, "2001:db8:")
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.must(p.cmd.Wait())
+	s.same("after down", before)
+	left, err := filepath.Glob(filepath.Join(s.dir, "[pt]*")) // path-manager, tunnel-source
+	if err != nil || len(left) > 0 {
+		t.Errorf("after down the directory holds %v, %v", left, err)
+	}
+}
+
+// What a killed daemon leaves goes on working, is found by the next one, and goes with plait down, whether a daemon is up or not.
+func TestEgressKilled(t *testing.T) {
+	s := newContentServer(t)
+	before := s.everything()
+	p := s.tells(On)
+	s.installed()
+	installed := s.everything()
+	p.kill()
+	s.same("after kill -9", installed)
+	if _, err := Cleanup(p.Path(), false); err != nil { // systemd starts plait again
+		t.Error(err)
+	}
+	s.same("between kill -9 and the next one", installed)
+	p = s.tells(On)
+	s.same("with the next one", installed)
+	p.kill()
+	if n := s.cleanup(p); n == 0 {
+		t.Error("nothing to remove, want the routes, rules and addresses that are there")
+	}
+	s.same("after plait down", before)
+	if n := s.cleanup(p); n != 0 {
+		t.Errorf("%d changes by another plait down, want none", n)
+	}
+	p = s.tells(On)
+	p.kill()
+	p = s.tells(Observe) // which does not take over
+	s.same("observed", installed)
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.cleanup(p)
+	s.same("after plait down of the one that observed", before)
+}
