@@ -70,6 +70,16 @@ func value(n *yaml.Node, key string) *yaml.Node {
 	return resolve(n.Content[i+1])
 }
 
+// onServer is what a running plait goes by: without what is for plait egress render alone.
+func (x Egress) onServer() Egress {
+	x.Announce, x.Servers, x.BorderRouters = nil, nil, nil
+	x.Reflectors = slices.Clone(x.Reflectors)
+	for i := range x.Reflectors {
+		x.Reflectors[i].Name, x.Reflectors[i].RouterID = "", netip.Addr{}
+	}
+	return x
+}
+
 // network is what the routers are rendered from, without passwords.
 func (x *Egress) network() render.Network {
 	n := render.Network{AS: x.AS, Exits: x.Exits, Announce: x.Announce, Servers: x.Servers, BorderRouters: x.BorderRouters}

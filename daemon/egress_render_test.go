@@ -33,6 +33,9 @@ const networkText = `egress:
         - {name: b, interface: eth2, as: 64497, addresses: 2001:db8:ffff::2}
 `
 
+// files puts a path where a password's is wanted; nothing reads it.
+func files(text string) string { return strings.ReplaceAll(text, "PASSWORD", "/etc/plait/rr") }
+
 // What a line of the configuration asks for is in the text of the router it is for.
 func TestRender(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
@@ -73,6 +76,24 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// What is for rendering alone does not keep a running plait from reading its configuration again; what is for servers does.
+func TestReloadBesideBorderRouters(t *testing.T) {
+	before, _, _ := strings.Cut(strings.Replace(files(networkText), ", name: rr, router_id: 192.0.2.2", "", 1), "  border_routers:")
+	inDirectory(t, before)
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, refused := range map[string]bool{files(networkText): false, strings.Replace(files(networkText), "address: 2001:db8:1::10", "address: 2001:db8:1::12", 1): true} {
+		if err := os.WriteFile("plait.yaml", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reread("plait.yaml"); (err != nil) != refused {
+			t.Errorf("refused: %v, want %v", err, refused)
+		}
+	}
+}
+
 func TestRenderMistakes(t *testing.T) {
 	for name, x := range map[string]struct{ old, new, want string }{
 		"an address nobody is told of":    {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:2::b}", "plait.yaml:16:5: announce: no prefix has 2001:db8:2::b of exit \"b\""},
@@ -97,7 +118,7 @@ func TestRenderMistakes(t *testing.T) {
 			if text == networkText {
 				t.Fatal("nothing was replaced")
 			}
-			inDirectory(t, strings.ReplaceAll(text, "PASSWORD", "/etc/plait/rr"))
+			inDirectory(t, files(text))
 			if _, err := ReadConfig("plait.yaml"); err == nil || !strings.Contains(err.Error(), x.want) {
 				t.Errorf("got %v\nwant %s", err, x.want)
 			}
