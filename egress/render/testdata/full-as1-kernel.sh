@@ -23,7 +23,7 @@ give() {
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	[ -e "$state/vrf/$1" ] && return
+	[ -e "$state/vrf/$1" ] && [ -e "/sys/class/net/$1" ] && return
 	ip link add "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
@@ -33,7 +33,7 @@ vrf() {
 }
 
 up() {
-	modprobe -q vrf || : # it may be built in
+	modprobe -q vrf 2>/dev/null || : # it may be built in
 	keep net/ipv6/conf/all/forwarding 1
 	keep net/ipv6/conf/all/seg6_enabled 1
 	keep net/ipv6/conf/bond0.10/seg6_enabled 1
@@ -72,8 +72,8 @@ down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201 || :
-		ip link set eth2 nomaster
-		ip link del exit-2 # and its routes with it
+		ip link set eth2 nomaster || :
+		ip link del exit-2 || : # and its routes with it
 		rm "$state/vrf/exit-2"
 	fi
 	give net/ipv6/conf/eth2/keep_addr_on_down
@@ -81,8 +81,8 @@ down() {
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -4 route del 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200 || :
-		ip link set eth1 nomaster
-		ip link del exit-1 # and its routes with it
+		ip link set eth1 nomaster || :
+		ip link del exit-1 || : # and its routes with it
 		rm "$state/vrf/exit-1"
 	fi
 	give net/ipv6/conf/eth1/keep_addr_on_down

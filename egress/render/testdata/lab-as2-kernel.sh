@@ -23,7 +23,7 @@ give() {
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	[ -e "$state/vrf/$1" ] && return
+	[ -e "$state/vrf/$1" ] && [ -e "/sys/class/net/$1" ] && return
 	ip link add "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
@@ -33,7 +33,7 @@ vrf() {
 }
 
 up() {
-	modprobe -q vrf || : # it may be built in
+	modprobe -q vrf 2>/dev/null || : # it may be built in
 	keep net/ipv6/conf/all/forwarding 1
 	keep net/ipv6/conf/all/seg6_enabled 1
 	keep net/ipv6/conf/csp/seg6_enabled 1
@@ -55,8 +55,8 @@ up() {
 down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8:1::/64 dev csp table 102 || :
-		ip link set b nomaster
-		ip link del exit-2 # and its routes with it
+		ip link set b nomaster || :
+		ip link del exit-2 || : # and its routes with it
 		rm "$state/vrf/exit-2"
 	fi
 	give net/ipv6/conf/b/keep_addr_on_down
