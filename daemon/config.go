@@ -163,7 +163,7 @@ func (c Config) Reread(path string) (Config, error) {
 	if next, err = next.Override(c.overrides); err != nil {
 		return c, err
 	}
-	if !reflect.DeepEqual(next.Egress, c.Egress) {
+	if !reflect.DeepEqual(next.Egress.onServer(), c.Egress.onServer()) {
 		return c, fmt.Errorf("%s: egress takes effect when plait starts: run plait down and plait up", path)
 	}
 	return next, nil

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/render"
 )
 
 // firstTable is the routing table of the first exit; the others follow in the order of the file. No distribution uses them.
@@ -29,6 +30,9 @@ type Egress struct {
 	Interface  string
 	Reflectors []Reflector
 	Exits      []egress.Exit
+	// Announce, Servers and BorderRouters are for plait egress render alone.
+	Announce, Servers []netip.Prefix
+	BorderRouters     []render.BorderRouter
 }
 
 // Reflector is a BGP route reflector to hear from.
@@ -38,20 +42,27 @@ type Reflector struct {
 	PasswordFile string
 	// MaxPrefixes is how many routes it may tell of; 0: no limit.
 	MaxPrefixes int
+	// Name (reflector-1 without) and RouterID are for plait egress render alone; without RouterID it does not configure this reflector.
+	Name     string
+	RouterID netip.Addr
 }
 
-// password is the first line of the file.
 func (r Reflector) password() (string, error) {
-	if r.PasswordFile == "" {
+	return password(fmt.Sprint("reflector ", r.Address), r.PasswordFile)
+}
+
+// password is the first line of a file; no file, no password.
+func password(of, file string) (string, error) {
+	if file == "" {
 		return "", nil
 	}
-	b, err := os.ReadFile(r.PasswordFile)
+	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read the password for reflector %v: %w", r.Address, err)
+		return "", fmt.Errorf("read the password for %s: %w", of, err)
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
 	if line == "" || len(line) > 80 {
-		return "", fmt.Errorf("read the password for reflector %v: %s: expected 1 to 80 bytes in its first line", r.Address, r.PasswordFile)
+		return "", fmt.Errorf("read the password for %s: %s: expected 1 to 80 bytes in its first line", of, file)
 	}
 	return line, nil
 }
@@ -146,6 +157,8 @@ func (x *Egress) reflector(r *reader, n *yaml.Node) {
 		address("address", &one.Address, "an IP address", isUnicast),
 		text("password_file", &one.PasswordFile, wrongFile),
 		number("max_prefixes", &one.MaxPrefixes, 1<<31-1),
+		text("name", &one.Name, wrongName),
+		address("router_id", &one.RouterID, "an IPv4 address", netip.Addr.Is4),
 	})
 	if len(r.problems) == before && !one.Address.IsValid() {
 		r.problem(n, "reflectors: no address: expected one")
@@ -181,6 +194,9 @@ func (x *Egress) keys() []key {
 		text("interface", &x.Interface, wrongInterface),
 		mappings("reflectors", x.reflector),
 		mappings("exits", x.exit),
+		prefixes("announce", &x.Announce),
+		prefixes("servers", &x.Servers),
+		mappings("border_routers", x.borderRouter),
 	}
 }
 
@@ -200,5 +216,8 @@ func (x *Egress) read(r *reader, n *yaml.Node) {
 		if missing.is {
 			r.problem(n, "egress: no %s: expected one", missing.name)
 		}
+	}
+	if len(r.problems) == before && len(x.BorderRouters) > 0 {
+		x.checkNetwork(r, n)
 	}
 }

@@ -236,6 +236,7 @@ func (x *exits) questions(m *http.ServeMux) {
 		})
 	}
 	ask("", func(*http.Request) (any, error) { return x.status(), nil })
+	ask("/check", func(*http.Request) (any, error) { return x.checkInput(), nil })
 	ask("/routes", func(r *http.Request) (any, error) {
 		var within netip.Prefix
 		if text := r.URL.Query().Get("prefix"); text != "" {

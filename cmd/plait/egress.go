@@ -20,7 +20,7 @@ func newEgress() *cobra.Command {
 		Short: "Show the BGP exits of this content server and what is sent through them",
 		Long:  "Show the BGP exits of this content server and what is sent through them. A section egress of the configuration, and plait up, start it.",
 	}
-	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressLog())
+	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressLog(), newEgressCheck(), newEgressRender())
 	return c
 }
 

@@ -65,6 +65,8 @@ var rules = []rule{
 	{in: []string{"./..."}, not: []string{"github.com/osrg/gobgp/..."}, but: []string{"github.com/osrg/gobgp/v4/pkg/packet/bgp"},
 		why: "its packet library is enough: its server keeps a table of its own, and brings gRPC"},
 	{in: []string{"./egress/bgp"}, not: []string{"./..."}, but: []string{"./egress", "./signals"}, why: "it hears routes and knows nothing of what becomes of them"},
+	{in: []string{"./egress/render"}, not: []string{"./...", "os...", "net", "syscall", "time"}, but: []string{"./egress"}, why: "it makes text of a configuration"},
+	{in: []string{"./egress/check"}, not: []string{"./..."}, but: []string{"./egress", "./egress/route"}, why: "it looks at what others made"},
 	{in: []string{"./dashboard..."}, not: []string{"./daemon..."}, why: "they meet in messages"},
 	{in: []string{"./daemon..."}, not: []string{"./dashboard..."}, why: "they meet in messages"},
 }

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/egress/render"
+)
+
+func maskedPrefix(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err == nil && (p != p.Masked() || p.Addr().Is4In6()) {
+		err = errors.New("bits behind the length")
+	}
+	return p, err
+}
+
+func prefixes(name string, into *[]netip.Prefix) key {
+	return parsed(name, into, "IP prefixes without bits behind their length, like 2001:db8::/32", maskedPrefix)
+}
+
+// locator reads one IPv6 prefix.
+func locator(into *netip.Prefix) key {
+	return key{"locator", func(r *reader, n *yaml.Node) {
+		p, err := maskedPrefix(n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil || !p.Addr().Is6() {
+			r.problem(n, "locator: %s: expected an IPv6 prefix without bits behind its length, like 2001:db8:f1::/48", what(n))
+			return
+		}
+		*into = p
+	}}
+}
+
+func (x *Egress) borderRouter(r *reader, n *yaml.Node) {
+	var one render.BorderRouter
+	r.mapping(n, "border_routers", []key{
+		text("name", &one.Name, wrongName),
+		address("router_id", &one.RouterID, "an IPv4 address", netip.Addr.Is4),
+		address("address", &one.Address, "an IPv6 address of the router", isUnicast6),
+		locator(&one.Locator),
+		text("interface", &one.Interface, wrongInterface),
+		parsed("gateways", &one.Gateways, "an IP address", netip.ParseAddr),
+		mappings("exits", func(r *reader, n *yaml.Node) { one.Peers = append(one.Peers, peer(r, n)) }),
+	})
+	x.BorderRouters = append(x.BorderRouters, one)
+}
+
+func peer(r *reader, n *yaml.Node) (p render.Peer) {
+	r.mapping(n, "exits", []key{
+		text("name", &p.Exit, wrongName),
+		text("interface", &p.Interface, wrongInterface),
+		number("as", &p.AS, 1<<32-1),
+		parsed("addresses", &p.Addresses, "an IP address", netip.ParseAddr),
+		number("local_preference", &p.LocalPreference, 1<<32-1),
+		number("max_prefixes", &p.MaxPrefixes, 1<<31-1),
+		text("password_file", &p.PasswordFile, wrongFile),
+	})
+	return p
+}
+
+// value is what a mapping has for a key that is there.
+func value(n *yaml.Node, key string) *yaml.Node {
+	n = resolve(n)
+	i := slices.IndexFunc(n.Content, func(k *yaml.Node) bool { return k.Value == key })
+	return resolve(n.Content[i+1])
+}
+
+// onServer is what a running plait goes by: without what is for plait egress render alone.
+func (x Egress) onServer() Egress {
+	x.Announce, x.Servers, x.BorderRouters = nil, nil, nil
+	x.Reflectors = slices.Clone(x.Reflectors)
+	for i := range x.Reflectors {
+		x.Reflectors[i].Name, x.Reflectors[i].RouterID = "", netip.Addr{}
+	}
+	return x
+}
+
+// network is what the routers are rendered from, without passwords.
+func (x *Egress) network() render.Network {
+	n := render.Network{AS: x.AS, Exits: x.Exits, Announce: x.Announce, Servers: x.Servers, BorderRouters: x.BorderRouters}
+	for i, r := range x.Reflectors {
+		n.Reflectors = append(n.Reflectors, render.Reflector{Name: cmp.Or(r.Name, fmt.Sprint("reflector-", i+1)), RouterID: r.RouterID, Address: r.Address})
+	}
+	return n
+}
+
+// checkNetwork looks for what contradicts each other, once all is read. n is the section.
+func (x *Egress) checkNetwork(r *reader, n *yaml.Node) {
+	network := x.network()
+	routers := value(n, "border_routers")
+	if err := network.Check(); err != nil {
+		r.problem(routers, "%v", err)
+	}
+	for i, b := range network.BorderRouters {
+		at := list(routers)[i]
+		if err := network.CheckRouter(b); err != nil {
+			r.problem(at, "border_routers: %v", err)
+			continue
+		}
+		for j := range b.Peers {
+			if err := network.CheckPeer(b, j); err != nil {
+				r.problem(list(value(at, "exits"))[j], "border_routers: %v", err)
+			}
+		}
+	}
+}
+
+// Render makes the configuration of the network's border routers and reflectors.
+func (x Egress) Render() ([]render.Router, error) {
+	if len(x.BorderRouters) == 0 {
+		return nil, errors.New("render border routers: the section egress of the configuration has none: list them as border_routers")
+	}
+	n := x.network()
+	var err error
+	for i, r := range x.Reflectors {
+		if n.Reflectors[i].Password, err = r.password(); err != nil {
+			return nil, err
+		}
+	}
+	n.BorderRouters = slices.Clone(n.BorderRouters)
+	for i := range n.BorderRouters {
+		b := &n.BorderRouters[i]
+		b.Peers = slices.Clone(b.Peers)
+		for j := range b.Peers {
+			p := &b.Peers[j]
+			if p.Password, err = password(fmt.Sprintf("exit %s of %s", p.Exit, b.Name), p.PasswordFile); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return n.Routers(), nil
+}

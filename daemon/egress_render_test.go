@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const networkText = `egress:
+  mode: off
+  as: 65000
+  router_id: 192.0.2.10
+  address: 2001:db8:1::10
+  interface: eth0
+  announce: [2001:db8:1::/48, 198.51.100.0/24]
+  servers: 2001:db8:1::/64
+  reflectors:
+    - {address: "2001:db8:1::2", name: rr, router_id: 192.0.2.2, password_file: PASSWORD}
+    - {address: "2001:db8:1::3"}
+  exits:
+    - {name: a, route_target: "65000:11", locators: 2001:db8:f000::/40, addresses: [2001:db8:1::a, 198.51.100.1]}
+    - {name: b, route_target: "65000:12", locators: 2001:db8:f000::/40, addresses: 2001:db8:1::b}
+  border_routers:
+    - name: as1
+      router_id: 192.0.2.11
+      address: 2001:db8:1::11
+      locator: 2001:db8:f001::/48
+      interface: eth0
+      gateways: 2001:db8:1::fe
+      exits:
+        - {name: a, interface: eth1, as: 64496, addresses: [2001:db8:fffe::2, 203.0.113.2], local_preference: 200, max_prefixes: 1000, password_file: PASSWORD}
+        - {name: b, interface: eth2, as: 64497, addresses: 2001:db8:ffff::2}
+`
+
+// files puts a path where a password's is wanted; nothing reads it.
+func files(text string) string { return strings.ReplaceAll(text, "PASSWORD", "/etc/plait/rr") }
+
+// What a line of the configuration asks for is in the text of the router it is for.
+func TestRender(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inDirectory(t, strings.ReplaceAll(networkText, "PASSWORD", password))
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	routers, err := c.Egress.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(routers) != 2 || routers[0].Name != "as1" || routers[1].Name != "rr" || !routers[0].Secret || !routers[1].Secret || routers[1].Kernel != "" {
+		t.Fatalf("got %+v, want the border router and the one reflector with a router_id", routers)
+	}
+	for i, lines := range [][]string{
+		{"neighbor 2001:db8:1::2 password secret", "neighbor 2001:db8:1::3 description reflector-2", "neighbor 203.0.113.2 password secret", "maximum-prefix 1000",
+			"set local-preference 200", "prefix 2001:db8:f001::/48", "rt vpn export 65000:12", "rd vpn export 192.0.2.11:1", "nexthop vpn export 2001:db8:1::11"},
+		{"neighbor plait-servers password secret", "bgp listen range 2001:db8:1::/64 peer-group plait-servers", "neighbor 2001:db8:1::11 route-reflector-client"},
+	} {
+		for _, l := range lines {
+			if !strings.Contains(routers[i].FRR, " "+l) {
+				t.Errorf("%s: no %q in\n%s", routers[i].Name, l, routers[i].FRR)
+			}
+		}
+	}
+	if want := "ip -6 route replace 2001:db8:1::/48 via 2001:db8:1::fe dev eth0 table 11200"; !strings.Contains(routers[0].Kernel, want) {
+		t.Errorf("no %q in\n%s", want, routers[0].Kernel)
+	}
+	if err := os.Remove(password); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Egress.Render(); err == nil || !strings.Contains(err.Error(), "read the password for reflector 2001:db8:1::2") {
+		t.Errorf("without the file of a password: %v", err)
+	}
+}
+
+// What is for rendering alone does not keep a running plait from reading its configuration again; what is for servers does.
+func TestReloadBesideBorderRouters(t *testing.T) {
+	before, _, _ := strings.Cut(strings.Replace(files(networkText), ", name: rr, router_id: 192.0.2.2", "", 1), "  border_routers:")
+	inDirectory(t, before)
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, refused := range map[string]bool{files(networkText): false, strings.Replace(files(networkText), "address: 2001:db8:1::10", "address: 2001:db8:1::12", 1): true} {
+		if err := os.WriteFile("plait.yaml", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reread("plait.yaml"); (err != nil) != refused {
+			t.Errorf("refused: %v, want %v", err, refused)
+		}
+	}
+}
+
+func TestRenderMistakes(t *testing.T) {
+	for name, x := range map[string]struct{ old, new, want string }{
+		"an address nobody is told of":    {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:2::b}", "plait.yaml:16:5: announce: no prefix has 2001:db8:2::b of exit \"b\""},
+		"host bits":                       {"2001:db8:1::/48, ", "2001:db8:1::1/48, ", "plait.yaml:7:14: announce: 2001:db8:1::1/48: expected IP prefixes"},
+		"no servers":                      {"  servers: 2001:db8:1::/64\n", "", "plait.yaml:15:5: no servers"},
+		"one router ID twice":             {"router_id: 192.0.2.11", "router_id: 192.0.2.2", "plait.yaml:16:5: border router as1: router_id 192.0.2.2 is of reflector rr already"},
+		"a name that is no directory":     {"name: as1", "name: ../as1", "plait.yaml:16:7: border_routers: name \"../as1\""},
+		"no locator":                      {"      locator: 2001:db8:f001::/48\n", "", "plait.yaml:16:7: border_routers: no router_id, address or locator"},
+		"a long locator":                  {"locator: 2001:db8:f001::/48", "locator: 2001:db8:f001::/96", "plait.yaml:16:7: border_routers: locator 2001:db8:f001::/96: expected 40 to 80 bits"},
+		"a locator of no exit":            {"locator: 2001:db8:f001::/48", "locator: 2001:db8:e001::/48", "plait.yaml:23:11: border_routers: exit a has no locator with 2001:db8:e001::/48"},
+		"a locator of IPv4":               {"locator: 2001:db8:f001::/48", "locator: 192.0.2.0/24", "plait.yaml:19:16: locator: 192.0.2.0/24: expected an IPv6 prefix"},
+		"an exit there is not":            {"- {name: b, interface", "- {name: c, interface", "plait.yaml:24:11: border_routers: name c: expected the name of one of the exits"},
+		"an exit twice":                   {"- {name: b, interface", "- {name: a, interface", "plait.yaml:24:11: border_routers: exit a, interface eth2: a on eth1 has one of them already"},
+		"an interface of two sides":       {"interface: eth2", "interface: eth0", "plait.yaml:24:11: border_routers: interface eth0: it leads into the network"},
+		"an interface that is a command":  {"interface: eth2", "interface: $(reboot)", "plait.yaml:24:11: border_routers: interface \"$(reboot)\""},
+		"a neighbour inside":              {"as: 64497", "as: 65000", "plait.yaml:24:11: border_routers: as 65000: it is this network's own"},
+		"nothing to announce to the peer": {", 198.51.100.0/24]", "]", "plait.yaml:16:5: announce: no prefix has 198.51.100.1"},
+		"two gateways":                    {"gateways: 2001:db8:1::fe", "gateways: [2001:db8:1::fe, 2001:db8:1::fd]", "plait.yaml:16:7: border_routers: gateways: 2001:db8:1::fd is the second of its family"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(networkText, x.old, x.new, 1)
+			if text == networkText {
+				t.Fatal("nothing was replaced")
+			}
+			inDirectory(t, files(text))
+			if _, err := ReadConfig("plait.yaml"); err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("got %v\nwant %s", err, x.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+// Package check finds out whether packets really leave by each exit: it compares the kernel's state with the plan, and sends packets through every SID. What looks
+// right everywhere and drops is found by nobody else. It changes nothing on the host. docs/egress/check.md says what each check means.
+//
+// The tests need network namespaces:
+//
+//	sudo PLAIT_TEST=netns scripts/go test ./egress/check
+package check
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/route"
+)
+
+// Outcome of a check.
+type Outcome string
+
+// The outcomes. Unknown is what could not be looked at, or proves nothing either way.
+const (
+	OK      Outcome = "ok"
+	Failed  Outcome = "failed"
+	Unknown Outcome = "unknown"
+)
+
+// Result is one line.
+type Result struct {
+	Outcome Outcome `json:"outcome"`
+	// Exit by its name; empty: it is about all of them.
+	Exit  string `json:"exit,omitempty"`
+	Check string `json:"check"`
+	Found string `json:"found"`
+	// Do is what to do about it; empty: nothing.
+	Do string `json:"do,omitempty"`
+}
+
+// Input is what a running plait knows.
+type Input struct {
+	// On: what the plan says is in the kernel. Settled: the reflectors have told all, and it is there by now.
+	On, Settled bool
+	// Interface that has the exits' addresses, and Address, which tunnels come from.
+	Interface string
+	Address   netip.Addr
+	Sessions  []Session
+	Exits     []Exit
+}
+
+// Session with a reflector.
+type Session struct {
+	Reflector netip.Addr
+	Up        bool
+	State     string // in words, with what was wrong last
+}
+
+// Exit as the plan has it.
+type Exit struct {
+	egress.Exit
+	Routes, SIDs int
+	// Refused are the routes it would have otherwise, a line for each reason.
+	Refused []string
+	// Samples of its routes: a few for each SID and address family.
+	Samples []Sample
+}
+
+// Sample is a route of an exit.
+type Sample struct {
+	Prefix netip.Prefix
+	SID    netip.Addr
+}
+
+// target is an address in the prefix to send something to; nobody need have it. There is none in ::/0.
+func (s Sample) target() (netip.Addr, bool) {
+	a := s.Prefix.Addr()
+	if s.Prefix.Bits() == 0 {
+		return a, false
+	}
+	if next := a.Next(); s.Prefix.Contains(next) {
+		a = next
+	}
+	return a, a.IsGlobalUnicast()
+}
+
+// again is how long to wait before what differs is compared once more: the reflectors may just have told something.
+const (
+	again  = time.Second
+	tries  = 3
+	atMost = 5 // examples in a line
+)
+
+func sessions(in Input) (out []Result) {
+	for _, s := range in.Sessions {
+		r := Result{OK, "", "session", fmt.Sprintf("reflector %v: %s", s.Reflector, s.State), ""}
+		if !s.Up {
+			r.Outcome, r.Do = Failed, "see plait egress sessions; the reflector must have this host as its client, with the same AS and password"
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// routes is about what reflectors tell of an exit.
+func routes(x Exit) []Result {
+	out := []Result{{OK, x.Name, "routes", fmt.Sprintf("%d routes, to %d SIDs in its locators", x.Routes, x.SIDs), ""}}
+	if x.Routes == 0 {
+		out[0].Outcome, out[0].Do = Failed, "see whether the exit's border router has a session with its peer, exports routes with route target "+x.RouteTarget+
+			" and a SID, and announces its locator; plait egress sessions tells how many VPN routes the reflectors have"
+	}
+	for _, why := range x.Refused {
+		out = append(out, Result{Failed, x.Name, "routes", "refused: " + why, "see the exit's locators in the configuration and the SIDs of its border router"})
+	}
+	return out
+}
+
+// kernel compares what the kernel has with the plan. What differs is compared again with what the plan is then: ask tells.
+func kernel(ctx context.Context, v *route.View, in Input, ask func() (Input, error)) (Input, []Result, error) {
+	for try := 1; ; try++ {
+		out := compare(v, in)
+		if try == tries || !slices.ContainsFunc(out, func(r Result) bool { return r.Outcome == Failed }) {
+			return in, out, nil
+		}
+		select {
+		case <-ctx.Done():
+			return in, nil, context.Cause(ctx)
+		case <-time.After(again):
+		}
+		var err error
+		if in, err = ask(); err != nil {
+			return in, nil, err
+		}
+	}
+}
+
+// Run does all checks. ask tells what a running plait knows now.
+func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
+	in, err := ask()
+	if err != nil {
+		return nil, err
+	}
+	v, err := route.OpenView()
+	if err != nil {
+		return []Result{{Failed, "", "kernel", err.Error(), "run plait doctor"}}, nil
+	}
+	defer v.Close()
+	var host []Result
+	switch {
+	case !in.On:
+		host = []Result{{Unknown, "", "kernel", "mode observe: nothing of the plan is in the kernel; packets are sent from this host's own address", ""}}
+	case !in.Settled:
+		host = []Result{{Unknown, "", "kernel", "the reflectors have not told all their routes yet: the kernel has what was there before", "wait half a minute"}}
+	default:
+		if in, host, err = kernel(ctx, v, in, ask); err != nil {
+			return nil, err
+		}
+	}
+	out := append(sessions(in), host...)
+	for _, x := range in.Exits {
+		out = append(out, routes(x)...)
+		more, err := through(ctx, v, in, x)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}

@@ -1,0 +1,212 @@
+// Package render writes the configuration of a network's border routers and route reflectors, so that each of its BGP exits becomes a VRF with a
+// SRv6 SID of its own, as the plan of package egress needs it: for FRR 8.4 and newer, and what FRR leaves to the kernel's administrator as a shell script.
+// It touches no system. docs/egress/border-routers.md says what each part is for.
+package render
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"net/netip"
+	"slices"
+	"text/template"
+
+	"plait.dev/plait/egress"
+)
+
+// Network is what the routers are configured from.
+type Network struct {
+	// AS is this network's.
+	AS uint32
+	// Exits of the network; a border router's are named after them.
+	Exits []egress.Exit
+	// Announce are the prefixes of this network: what peers are told, and never believed about.
+	Announce []netip.Prefix
+	// Servers are the networks from which content servers come to the reflectors.
+	Servers       []netip.Prefix
+	Reflectors    []Reflector
+	BorderRouters []BorderRouter
+}
+
+// Reflector is a BGP route reflector. Without RouterID it is somebody else's to configure, and border routers connect to it all the same.
+type Reflector struct {
+	Name     string
+	RouterID netip.Addr
+	Address  netip.Addr
+	Password string // of all its sessions (TCP-MD5), servers' and border routers'; empty: none
+}
+
+// BorderRouter is an ASBR: the router at which exits leave the network.
+type BorderRouter struct {
+	Name     string
+	RouterID netip.Addr
+	// Address is where its sessions with the reflectors come from, and the next hop of its routes.
+	Address netip.Addr
+	// Locator is the prefix its SIDs are taken from, of 40 to 80 bits.
+	Locator netip.Prefix
+	// Interface leads into the network. Encapsulated packets come from there, and answers to servers go there.
+	Interface string
+	// Gateways behind which the announced prefixes are, at most one of each family; without one they are on the interface's own link.
+	Gateways []netip.Addr
+	Peers    []Peer
+}
+
+// Peer is the neighbour behind an exit.
+type Peer struct {
+	Exit      string // name of one of the exits
+	Interface string // that leads to it, and to nobody else
+	AS        uint32
+	Addresses []netip.Addr // one session with each
+	// LocalPreference of its routes, 0: FRR's default, 100.
+	LocalPreference uint32
+	// MaxPrefixes of each family end the session; 0: no limit.
+	MaxPrefixes int
+	// PasswordFile holds Password (TCP-MD5), and whoever renders reads it; empty: none.
+	PasswordFile, Password string
+}
+
+// Router is a router to configure.
+type Router struct {
+	Name string
+	// FRR is text for vtysh -f. Secret says that it holds a password.
+	FRR    string
+	Secret bool
+	// Kernel is a shell script for what FRR does not do; empty if there is nothing.
+	Kernel string
+}
+
+//go:embed border.tmpl reflector.tmpl kernel.tmpl
+var files embed.FS
+
+var templates = template.Must(template.ParseFS(files, "*.tmpl"))
+
+// family is an address family, as FRR and ip write it.
+type family struct {
+	Number int    // 4 or 6
+	FRR    string // of address-family
+	Match  string // of prefix-list and route-map's match
+	Bits   int
+	Own    []netip.Prefix
+	// Targets are the route targets of the exits that have it.
+	Targets []string
+}
+
+// Seq is the number of a prefix list's line i, as FRR would give it: given, loading the same text again changes nothing.
+func (f family) Seq(i int) int { return 5 * (i + 1) }
+
+func (f family) has(a netip.Addr) bool { return a.Is4() == (f.Number == 4) }
+
+// families of a set of peers; IPv6 is always there, because locators are.
+func (n Network) families(peers []Peer) []family {
+	all := []family{{Number: 6, FRR: "ipv6", Match: "ipv6", Bits: 128}}
+	if slices.ContainsFunc(peers, func(p Peer) bool { return slices.ContainsFunc(p.Addresses, netip.Addr.Is4) }) {
+		all = append(all, family{Number: 4, FRR: "ipv4", Match: "ip", Bits: 32})
+	}
+	for i := range all {
+		f := &all[i]
+		f.Own = slices.DeleteFunc(slices.Clone(n.Announce), func(p netip.Prefix) bool { return !f.has(p.Addr()) })
+		for _, p := range peers {
+			if slices.ContainsFunc(p.Addresses, f.has) {
+				f.Targets = append(f.Targets, n.Exits[n.exit(p.Exit)].RouteTarget)
+			}
+		}
+	}
+	return all
+}
+
+// exit is the index of an exit by its name; -1: there is none.
+func (n Network) exit(name string) int {
+	return slices.IndexFunc(n.Exits, func(e egress.Exit) bool { return e.Name == name })
+}
+
+func (n Network) peers() []Peer {
+	var all []Peer
+	for _, b := range n.BorderRouters {
+		all = append(all, b.Peers...)
+	}
+	return all
+}
+
+// exit is a peer with what its exit's configuration says.
+type exit struct {
+	Peer
+	Number      int // of the exit, from 1
+	Table       uint32
+	RouteTarget string
+	Families    []exitFamily
+}
+
+// exitFamily is what the exit is for an address family.
+type exitFamily struct {
+	family
+	Neighbors []netip.Addr
+	Gateway   string // what ip route says before the device
+}
+
+// VRF is the name of the exit's VRF: that of an interface, so at most 15 bytes.
+func (x exit) VRF() string { return fmt.Sprint("exit-", x.Number) }
+
+func (n Network) exits(b BorderRouter, families []family) []exit {
+	var out []exit
+	for _, p := range b.Peers {
+		i := n.exit(p.Exit)
+		x := exit{Peer: p, Number: i + 1, Table: n.Exits[i].Table, RouteTarget: n.Exits[i].RouteTarget}
+		for _, f := range families {
+			one := exitFamily{family: f, Neighbors: slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !f.has(a) })}
+			if g := slices.IndexFunc(b.Gateways, f.has); g >= 0 {
+				one.Gateway = "via " + b.Gateways[g].String() + " "
+			}
+			if len(one.Neighbors) > 0 {
+				x.Families = append(x.Families, one)
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func fill(name string, data any) string {
+	var out bytes.Buffer
+	if err := templates.ExecuteTemplate(&out, name, data); err != nil {
+		panic(err) // the templates and their types are ours
+	}
+	return out.String()
+}
+
+func (n Network) border(b BorderRouter) Router {
+	families := n.families(b.Peers)
+	data := struct {
+		Network
+		Router   BorderRouter
+		Families []family
+		IPv4     bool
+		Exits    []exit
+	}{n, b, families, len(families) > 1, n.exits(b, families)}
+	secret := slices.ContainsFunc(n.Reflectors, func(r Reflector) bool { return r.Password != "" }) ||
+		slices.ContainsFunc(b.Peers, func(p Peer) bool { return p.Password != "" })
+	return Router{Name: b.Name, FRR: fill("border.tmpl", data), Secret: secret, Kernel: fill("kernel.tmpl", data)}
+}
+
+func (n Network) reflector(r Reflector) Router {
+	families := n.families(n.peers())
+	return Router{Name: r.Name, Secret: r.Password != "", FRR: fill("reflector.tmpl", struct {
+		Network
+		Router   Reflector
+		Families []family
+		IPv4     bool
+	}{n, r, families, len(families) > 1})}
+}
+
+// Routers renders all of them: the border routers, then the reflectors that are this network's to configure. The network must have passed Check.
+func (n Network) Routers() []Router {
+	var all []Router
+	for _, b := range n.BorderRouters {
+		all = append(all, n.border(b))
+	}
+	for _, r := range n.Reflectors {
+		if r.RouterID.IsValid() {
+			all = append(all, n.reflector(r))
+		}
+	}
+	return all
+}

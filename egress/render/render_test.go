@@ -1,0 +1,116 @@
+package render
+
+import (
+	"flag"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/egress"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+func addresses(text ...string) (out []netip.Addr) {
+	for _, t := range text {
+		out = append(out, netip.MustParseAddr(t))
+	}
+	return out
+}
+
+func prefixes(text ...string) (out []netip.Prefix) {
+	for _, t := range text {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+// labNetwork is the one of the lab's EPE experiments (lab/topo/testdata/epe.golden), whose own configuration of FRR is seen to work there.
+func labNetwork() Network {
+	address := netip.MustParseAddr
+	border := func(name, routerID, own, locator, exit, link, peer string, as, preference uint32) BorderRouter {
+		return BorderRouter{Name: name, RouterID: address(routerID), Address: address(own), Locator: netip.MustParsePrefix(locator), Interface: "csp",
+			Peers: []Peer{{Exit: exit, Interface: link, AS: as, Addresses: addresses(peer), LocalPreference: preference}}}
+	}
+	return Network{
+		AS: 65000,
+		Exits: []egress.Exit{
+			{Name: "a", RouteTarget: "65000:11", Locators: prefixes("2001:db8:f1::/48"), Addresses: addresses("2001:db8:1::e1"), Table: 101},
+			{Name: "b", RouteTarget: "65000:12", Locators: prefixes("2001:db8:f2::/48"), Addresses: addresses("2001:db8:1::e2"), Table: 102},
+		},
+		Announce:   prefixes("2001:db8:1::/64"),
+		Servers:    prefixes("2001:db8:1::/64"),
+		Reflectors: []Reflector{{Name: "rr", RouterID: address("10.255.0.2"), Address: address("2001:db8:1::2")}},
+		BorderRouters: []BorderRouter{
+			border("as1", "10.255.0.3", "2001:db8:1::3", "2001:db8:f1::/48", "a", "a", "2001:db8:2::2", 64496, 200),
+			border("as2", "10.255.0.4", "2001:db8:1::4", "2001:db8:f2::/48", "b", "b", "2001:db8:3::2", 64497, 100),
+		},
+	}
+}
+
+// fullNetwork has everything there is.
+func fullNetwork() Network {
+	address := netip.MustParseAddr
+	return Network{
+		AS: 4200000000,
+		Exits: []egress.Exit{
+			{Name: "transit a", RouteTarget: "65000:11", Locators: prefixes("2001:db8:f000::/36"), Addresses: addresses("2001:db8:1::a", "198.51.100.1"), Table: 11200},
+			{Name: "transit b", RouteTarget: "65000:12", Locators: prefixes("2001:db8:f000::/36"), Addresses: addresses("2001:db8:1::b"), Table: 11201},
+		},
+		Announce: prefixes("2001:db8::/32", "198.51.100.0/24", "2001:db8:1:2::3/128"),
+		Servers:  prefixes("2001:db8:1::/48", "2001:db8:2::/48"),
+		Reflectors: []Reflector{
+			{Name: "rr1", RouterID: address("192.0.2.1"), Address: address("2001:db8:1::1"), Password: "secret"},
+			{Name: "reflector-2", Address: address("2001:db8:1::2")},
+		},
+		BorderRouters: []BorderRouter{{Name: "as1", RouterID: address("192.0.2.11"), Address: address("2001:db8:1::11"), Locator: netip.MustParsePrefix("2001:db8:f123::/48"), Interface: "bond0.10",
+			Gateways: addresses("2001:db8:1::fe", "192.0.2.254"), Peers: []Peer{
+				{Exit: "transit b", Interface: "eth2", AS: 64497, Addresses: addresses("2001:db8:ffff::2")},
+				{Exit: "transit a", Interface: "eth1", AS: 64496, Addresses: addresses("2001:db8:fffe::2", "203.0.113.2"), LocalPreference: 200, MaxPrefixes: 1000000, Password: "peer"},
+			}}},
+	}
+}
+
+// What is rendered is looked at when it changes.
+func TestGolden(t *testing.T) {
+	for name, n := range map[string]Network{"lab": labNetwork(), "full": fullNetwork()} {
+		for _, r := range n.Routers() {
+			for file, text := range map[string]string{"frr.conf": r.FRR, "kernel.sh": r.Kernel} {
+				path := filepath.Join("testdata", name+"-"+r.Name+"-"+file)
+				if text == "" {
+					continue
+				}
+				if *update {
+					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if want, err := os.ReadFile(path); err != nil || string(want) != text {
+					t.Errorf("%s: %v; got\n%s\nrenew it with: go test ./egress/render -update", path, err, text)
+				}
+			}
+		}
+	}
+}
+
+// FRR's own parser takes every line.
+func TestFRRParses(t *testing.T) {
+	if _, err := exec.LookPath("vtysh"); err != nil {
+		t.Skip("needs vtysh of FRR to parse what is rendered")
+	}
+	for name, n := range map[string]Network{"lab": labNetwork(), "full": fullNetwork()} {
+		for _, r := range n.Routers() {
+			file := filepath.Join(t.TempDir(), "frr.conf")
+			if err := os.WriteFile(file, []byte(r.FRR), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command("vtysh", "-C", "-f", file).CombinedOutput()
+			if err != nil || strings.Contains(string(out), "% ") { // FRR 8.4 ends with status 0 whatever it read
+				t.Errorf("%s, router %s: %v: %s", name, r.Name, err, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+#!/bin/sh
+# Border router as2 of AS 65000, made by plait egress render kernel: what FRR leaves to the administrator of the kernel.
+#
+#   kernel.sh up      before FRR starts, at each boot; a second time changes nothing
+#   kernel.sh down    takes it back; stop FRR first
+#
+# Each exit's interface moves into a VRF: what was routed over it in the main table ends, its IPv6 addresses stay.
+set -eu
+state=/run/plait-render/as2
+
+# keep KEY VALUE: sets a sysctl and remembers what it was.
+keep() {
+	was=$(sysctl -n "$1")
+	[ "$was" = "$2" ] && return
+	[ -e "$state/sysctl/$1" ] || { mkdir -p "$state/sysctl/${1%/*}" && echo "$was" >"$state/sysctl/$1"; }
+	sysctl -qw "$1=$2"
+}
+
+# give KEY: sets a sysctl back.
+give() {
+	[ ! -e "$state/sysctl/$1" ] || sysctl -qw "$1=$(cat "$state/sysctl/$1")"
+}
+
+# vrf NAME TABLE: makes a VRF, once.
+vrf() {
+	[ -e "$state/vrf/$1" ] && [ -e "/sys/class/net/$1" ] && return
+	ip link add "$1" type vrf table "$2" || {
+		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
+		exit 1
+	}
+	mkdir -p "$state/vrf" && : >"$state/vrf/$1"
+	ip link set "$1" up
+}
+
+up() {
+	modprobe -q vrf 2>/dev/null || : # it may be built in
+	keep net/ipv6/conf/all/forwarding 1
+	keep net/ipv6/conf/all/seg6_enabled 1
+	keep net/ipv6/conf/csp/seg6_enabled 1
+	keep net/vrf/strict_mode 1 # End.DT4 and End.DT46 need one VRF for each table
+
+	# exit b
+	vrf exit-2 102
+	keep net/ipv6/conf/b/keep_addr_on_down 1 # an interface that moves goes down and up
+	ip link set b master exit-2
+	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
+	ip -6 route replace 2001:db8:f2::/48 dev exit-2 table 102
+	# the way of answers to servers
+	ip -6 route replace 2001:db8:1::/64 dev csp table 102
+
+	mtu=$(cat /sys/class/net/csp/mtu)
+	[ "$mtu" -ge 1564 ] || echo "kernel.sh: csp has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
+}
+
+down() {
+	if [ -e "$state/vrf/exit-2" ]; then
+		ip -6 route del 2001:db8:1::/64 dev csp table 102 || :
+		ip link set b nomaster || :
+		ip link del exit-2 || : # and its routes with it
+		rm "$state/vrf/exit-2"
+	fi
+	give net/ipv6/conf/b/keep_addr_on_down
+	give net/vrf/strict_mode
+	give net/ipv6/conf/csp/seg6_enabled
+	give net/ipv6/conf/all/seg6_enabled
+	give net/ipv6/conf/all/forwarding
+	rm -rf "$state"
+}
+
+case "${1:-}" in
+up | down) "$1" ;;
+*)
+	echo "usage: kernel.sh up | down" >&2
+	exit 2
+	;;
+esac
