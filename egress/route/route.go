@@ -2,8 +2,8 @@
 // rules that send the packets of the exit's addresses through this table or nowhere; these addresses; and the main table's best paths with their standbys.
 //
 // Everything it makes has plait's own protocol number, so that a process finds what one before it left, and touches nothing else. What it makes, how to
-// see it and how to remove it by hand is in docs/egress/route.md. It writes netlink messages itself: github.com/vishvananda/netlink sends one request at a
-// time, and reads neither a rule's action nor who made an address.
+// see it and how to remove it by hand is in docs/egress/route.md. It makes its netlink messages from attributes: github.com/vishvananda/netlink sends one
+// request at a time, and reads neither a rule's action nor who made an address.
 //
 // The tests need network namespaces:
 //
@@ -79,8 +79,8 @@ func Open(c Config) (*Kernel, error) {
 	if k.tunsrc, err = openTunsrc(); err != nil {
 		return nil, err
 	}
-	if k.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
-		k.tunsrc.close()
+	if k.route, err = dial(); err != nil {
+		k.tunsrc.Close()
 		return nil, err
 	}
 	return k, nil
@@ -88,8 +88,8 @@ func Open(c Config) (*Kernel, error) {
 
 // Close leaves in the kernel what is there.
 func (k *Kernel) Close() {
-	k.route.close()
-	k.tunsrc.close()
+	k.route.Close()
+	k.tunsrc.Close()
 }
 
 // placed says where the kernel has an entry.
@@ -221,10 +221,10 @@ func (k *Kernel) Remove() error {
 func (k *Kernel) ends(f *failures) (rules map[kernelRule]bool, addresses map[kernelAddress]bool) {
 	rules, addresses = map[kernelRule]bool{}, map[kernelAddress]bool{}
 	for _, e := range k.config.Exits {
-		n, example, protocol, err := k.foreign(e.Table)
-		if err == nil && n > 0 {
-			err = fmt.Errorf("use table %d for exit %s: it holds %d routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
-				e.Table, e.Name, n, example, protocol)
+		theirs, err := k.foreign(e.Table)
+		for protocol, example := range theirs {
+			err = fmt.Errorf("use table %d for exit %s: it holds routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
+				e.Table, e.Name, example, protocol)
 		}
 		if err != nil {
 			f.add(k.note(Step{Verb: Leave, Object: text(fmt.Sprint("table ", e.Table)), Err: err}))
