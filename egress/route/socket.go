@@ -100,7 +100,7 @@ func (s *socket) transact(requests []netlink.Message) ([]error, error) {
 		return nil, fmt.Errorf("send %d requests to the kernel: %w", len(requests), err)
 	}
 	_ = s.SetReadDeadline(time.Now().Add(patience))
-	defer s.SetReadDeadline(time.Time{})
+	defer func() { _ = s.SetReadDeadline(time.Time{}) }()
 	var missed error
 	out := make([]error, len(requests))
 	for answered := 0; answered < len(requests); {

@@ -118,6 +118,8 @@ func settle(r request, err error) Step {
 	case err == nil:
 	case r.verb == Delete && (errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)):
 		s.Err, s.Reason = nil, r.reason+"; it was gone already"
+	case r.reason == lost && errors.Is(err, unix.EEXIST): // by plait's own doing since, or the next comparison says whose it is
+		s.Verb, s.Err, s.Reason = Leave, nil, "it is there again"
 	case r.verb == Add && errors.Is(err, unix.EEXIST) && (isRule || isAddress):
 		s.Verb, s.Err, s.Reason = Leave, nil, "it is there already, made by somebody else"
 		if isAddress {
