@@ -22,7 +22,7 @@ const (
 	// take then. Until they are over the kernel keeps what a plait before this one left.
 	settleAfter = 30 * time.Second
 	settleQuiet = time.Second
-	// repairEvery is how often the kernel's state is compared with the plan: links that go down take routes along, others tidy up.
+	// repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
 	repairEvery = 10 * time.Second
 	// journalLength is how many changes of the kernel's state are remembered for plait egress log; the daemon's log has all.
 	journalLength = 1000
@@ -204,6 +204,10 @@ func (x *exits) begin() {
 // run watches over the lever until ctx ends.
 func (x *exits) run(ctx context.Context) error {
 	failed := make(chan error, 1)
+	var lost <-chan struct{}
+	if x.kernel != nil {
+		lost = x.kernel.Lost()
+	}
 	if x.mptcp != nil {
 		go func() { failed <- x.mptcp.Run(ctx) }()
 	}
@@ -221,6 +225,14 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case <-x.quiet.C:
 			x.begin()
+		case <-lost:
+			x.mu.Lock()
+			if x.settled {
+				if err := x.kernel.Repair(x.plan.Entries()); err != nil {
+					x.logf("%v", err) // the next comparison tries again
+				}
+			}
+			x.mu.Unlock()
 		case <-repair.C:
 			x.mu.Lock()
 			if x.settled {

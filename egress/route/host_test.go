@@ -153,10 +153,11 @@ func (n *network) lines(arguments string) []string {
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }
 
-// everything there is in the server's tables, rules and addresses, and the tunnel source.
+// everything there is in the server's tables, rules and addresses, and the tunnel source. The kernel adds what the table "local" has in its own time.
 func (n *network) everything() []string {
 	n.Helper()
 	out := slices.Concat(n.lines("-6 route show table all"), n.lines("-4 route show table all"), n.lines("-6 rule"), n.lines("-4 rule"), n.lines("-o addr"), n.lines("nexthop"))
+	out = slices.DeleteFunc(out, func(s string) bool { return strings.Contains(s, " table local ") })
 	tunsrc, err := exec.Command("ip", "netns", "exec", n.server, "ip", "sr", "tunsrc", "show").CombinedOutput()
 	n.must(err)
 	return append(out, string(tunsrc))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -14,17 +15,17 @@ const ifaProto = 11
 // object is a thing in the kernel that plait makes and takes away.
 type object interface {
 	fmt.Stringer
-	// encode writes the request to make it (RTM_NEW...) or to take it away. The request to take away matches nothing of others.
-	encode(m *message, seq uint32, verb Verb)
+	// request makes it (RTM_NEW...) or takes it away, written into b, which is empty. The request to take away matches nothing of others.
+	request(b body, verb Verb) netlink.Message
 }
 
 // flags of a request.
-func flags(v Verb) uint16 {
+func flags(v Verb) netlink.HeaderFlags {
 	switch v {
 	case Add:
-		return unix.NLM_F_CREATE | unix.NLM_F_EXCL
+		return netlink.Create | netlink.Excl
 	case Replace:
-		return unix.NLM_F_CREATE | unix.NLM_F_REPLACE
+		return netlink.Create | netlink.Replace
 	}
 	return 0
 }
@@ -65,26 +66,18 @@ func (h kernelNexthop) String() string {
 	return fmt.Sprintf("nexthop id %d encap seg6 mode encap segs %v link %d family %s", h.id, h.sid, h.link, map[byte]string{unix.AF_INET: "inet", unix.AF_INET6: "inet6"}[h.family])
 }
 
-func (h kernelNexthop) encode(m *message, seq uint32, verb Verb) {
+func (h kernelNexthop) request(b body, verb Verb) netlink.Message {
 	if verb == Delete {
-		m.begin(unix.RTM_DELNEXTHOP, 0, seq, make([]byte, 8)...)
-		m.uint32(unix.NHA_ID, h.id)
-		m.end()
-		return
+		return append(b, 0, 0, 0, 0, 0, 0, 0, 0).number(unix.NHA_ID, h.id).request(unix.RTM_DELNEXTHOP, 0)
 	}
-	m.begin(unix.RTM_NEWNEXTHOP, flags(verb), seq, h.family, 0, Protocol, 0, 0, 0, 0, 0)
-	m.uint32(unix.NHA_ID, h.id)
-	m.uint32(unix.NHA_OIF, h.link)
-	m.attribute(unix.NHA_ENCAP_TYPE, native.AppendUint16(nil, unix.LWTUNNEL_ENCAP_SEG6)...)
 	sid := h.sid.As16()
 	// Nested: struct seg6_iptunnel_encap, its mode and an SRH with one segment (RFC 8754 section 2).
-	value := make([]byte, 0, 32)
-	value = native.AppendUint16(value, 4+4+8+16)
-	value = native.AppendUint16(value, nl.SEG6_IPTUNNEL_SRH)
-	value = native.AppendUint32(value, nl.SEG6_IPTUN_MODE_ENCAP)
-	value = append(value, 0, 2, nl.IPV6_SRCRT_TYPE_4, 0, 0, 0, 0, 0)
-	m.attribute(unix.NHA_ENCAP|unix.NLA_F_NESTED, append(value, sid[:]...)...)
-	m.end()
+	srh := native.AppendUint32(nil, nl.SEG6_IPTUN_MODE_ENCAP)
+	srh = append(srh, 0, 2, nl.IPV6_SRCRT_TYPE_4, 0, 0, 0, 0, 0)
+	nested := body{}.attribute(nl.SEG6_IPTUNNEL_SRH, append(srh, sid[:]...)...)
+	return append(b, h.family, 0, Protocol, 0, 0, 0, 0, 0).number(unix.NHA_ID, h.id).number(unix.NHA_OIF, h.link).
+		attribute(unix.NHA_ENCAP_TYPE, native.AppendUint16(nil, unix.LWTUNNEL_ENCAP_SEG6)...).attribute(netlink.Nested|unix.NHA_ENCAP, nested...).
+		request(unix.RTM_NEWNEXTHOP, flags(verb))
 }
 
 // kernelRoute is a route with plait's protocol number.
@@ -111,29 +104,25 @@ func (r kernelRoute) String() string {
 	return fmt.Sprintf("%s link %d table %d metric %d", s, r.link, r.table, r.metric)
 }
 
-func (r kernelRoute) encode(m *message, seq uint32, verb Verb) {
+func (r kernelRoute) request(b body, verb Verb) netlink.Message {
 	a := r.prefix.Addr()
 	scope, kindOf := byte(unix.RT_SCOPE_UNIVERSE), byte(unix.RTN_UNICAST)
 	if verb == Delete {
 		scope, kindOf = unix.RT_SCOPE_NOWHERE, 0 // any
 	}
-	m.begin(kind(verb, unix.RTM_NEWROUTE), flags(verb), seq,
-		family(a), byte(r.prefix.Bits()), 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0)
-	m.address(unix.RTA_DST, a)
-	m.uint32(unix.RTA_TABLE, r.table)
-	m.uint32(unix.RTA_PRIORITY, r.metric)
+	b = append(b, family(a), byte(r.prefix.Bits()), 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0).
+		address(unix.RTA_DST, a).number(unix.RTA_TABLE, r.table).number(unix.RTA_PRIORITY, r.metric)
 	switch {
 	case verb == Delete:
 	case r.nexthop != 0:
-		m.uint32(rtaNexthopID, r.nexthop)
+		b = b.number(rtaNexthopID, r.nexthop)
 	case r.gateway.Is4() == a.Is4():
-		m.uint32(unix.RTA_OIF, r.link)
-		m.address(unix.RTA_GATEWAY, r.gateway)
+		b = b.number(unix.RTA_OIF, r.link).address(unix.RTA_GATEWAY, r.gateway)
 	default: // an IPv4 prefix with an IPv6 next hop (RFC 8950)
-		m.uint32(unix.RTA_OIF, r.link)
-		m.attribute(unix.RTA_VIA, append(native.AppendUint16(nil, uint16(family(r.gateway))), r.gateway.AsSlice()...)...)
+		via := native.AppendUint16(nil, uint16(family(r.gateway)))
+		b = b.number(unix.RTA_OIF, r.link).attribute(unix.RTA_VIA, append(via, r.gateway.AsSlice()...)...)
 	}
-	m.end()
+	return b.request(kind(verb, unix.RTM_NEWROUTE), flags(verb))
 }
 
 // kernelRule is a routing rule for packets of one source address.
@@ -151,19 +140,17 @@ func (r kernelRule) String() string {
 	return fmt.Sprintf("rule %d: from %v lookup %d", r.priority, r.source, r.table)
 }
 
-func (r kernelRule) encode(m *message, seq uint32, verb Verb) {
+func (r kernelRule) request(b body, verb Verb) netlink.Message {
 	action := byte(unix.FR_ACT_TO_TBL)
 	if r.unreachable {
 		action = unix.FR_ACT_UNREACHABLE
 	}
-	m.begin(kind(verb, unix.RTM_NEWRULE), flags(verb), seq, family(r.source), 0, byte(r.source.BitLen()), 0, 0, 0, 0, action, 0, 0, 0, 0)
-	m.address(unix.FRA_SRC, r.source)
-	m.uint32(unix.FRA_PRIORITY, r.priority)
+	b = append(b, family(r.source), 0, byte(r.source.BitLen()), 0, 0, 0, 0, action, 0, 0, 0, 0).
+		address(unix.FRA_SRC, r.source).number(unix.FRA_PRIORITY, r.priority).attribute(unix.FRA_PROTOCOL, Protocol)
 	if !r.unreachable {
-		m.uint32(unix.FRA_TABLE, r.table)
+		b = b.number(unix.FRA_TABLE, r.table)
 	}
-	m.attribute(unix.FRA_PROTOCOL, Protocol)
-	m.end()
+	return b.request(kind(verb, unix.RTM_NEWRULE), flags(verb))
 }
 
 // kernelAddress is an address of an interface.
@@ -178,17 +165,13 @@ func (a kernelAddress) String() string { return fmt.Sprintf("address %v link %d"
 // and puts no route for itself into the main table.
 const addressFlags = unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE
 
-func (a kernelAddress) encode(m *message, seq uint32, verb Verb) {
-	m.begin(kind(verb, unix.RTM_NEWADDR), flags(verb), seq, family(a.address), byte(a.address.BitLen()), 0, unix.RT_SCOPE_UNIVERSE, 0, 0, 0, 0)
-	native.PutUint32(m.b[len(m.b)-4:], a.link)
-	m.address(unix.IFA_LOCAL, a.address)
-	m.address(unix.IFA_ADDRESS, a.address)
+func (a kernelAddress) request(b body, verb Verb) netlink.Message {
+	b = body(native.AppendUint32(append(b, family(a.address), byte(a.address.BitLen()), 0, unix.RT_SCOPE_UNIVERSE), a.link)).
+		address(unix.IFA_LOCAL, a.address).address(unix.IFA_ADDRESS, a.address)
 	if verb != Delete {
-		m.uint32(unix.IFA_FLAGS, addressFlags)
-		m.attribute(ifaProto, Protocol)
 		lifetimes := make([]byte, 16) // struct ifa_cacheinfo: preferred, valid, created, updated; seconds
 		native.PutUint32(lifetimes[4:], ^uint32(0))
-		m.attribute(unix.IFA_CACHEINFO, lifetimes...)
+		b = b.number(unix.IFA_FLAGS, addressFlags).attribute(ifaProto, Protocol).attribute(unix.IFA_CACHEINFO, lifetimes...)
 	}
-	m.end()
+	return b.request(kind(verb, unix.RTM_NEWADDR), flags(verb))
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"runtime"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,13 +38,13 @@ func probe() []Ability {
 	list = append(list, Ability{"SRv6", err})
 	if err == nil {
 		k.tunsrc = t
-		defer t.close()
+		defer t.Close()
 		list = append(list, Ability{"tunnel source", probeTunsrc(t)})
 	}
-	if k.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
+	if k.route, err = dial(); err != nil {
 		return append(list, Ability{"routing netlink", err})
 	}
-	defer k.route.close()
+	defer k.route.Close()
 	link, err := k.makeLink()
 	if err != nil {
 		return append(list, Ability{"an interface to try on", err})
@@ -64,7 +65,9 @@ func probe() []Ability {
 
 // try makes an object and finds it again as plait's.
 func (k *Kernel) try(name string, o object) Ability {
-	if err := k.route.ask(func(m *message, seq uint32) { o.encode(m, seq, Add) }); err != nil {
+	m := o.request(nil, Add)
+	m.Header.Flags |= netlink.Acknowledge
+	if _, err := k.route.get(m); err != nil {
 		return Ability{name, fmt.Errorf("add %v: %w%s", o, err, advice(err))}
 	}
 	s, err := k.read()
@@ -104,12 +107,8 @@ func (k *Kernel) makeLink() (uint32, error) {
 	const name = "probe"
 	var failed []error
 	for _, of := range []string{"dummy", "veth"} {
-		err := k.setUp(unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, func(m *message) {
-			m.attribute(unix.IFLA_IFNAME, append([]byte(name), 0)...)
-			var info message
-			info.attribute(unix.IFLA_INFO_KIND, []byte(of)...)
-			m.attribute(unix.IFLA_LINKINFO, info.b...)
-		})
+		info := body{}.attribute(unix.IFLA_INFO_KIND, []byte(of)...)
+		err := k.setUp(netlink.Create|netlink.Excl, 0, body{}.attribute(unix.IFLA_IFNAME, append([]byte(name), 0)...).attribute(unix.IFLA_LINKINFO, info...))
 		if err != nil {
 			failed = append(failed, fmt.Errorf("make a %s: %w", of, err))
 			continue
@@ -119,13 +118,13 @@ func (k *Kernel) makeLink() (uint32, error) {
 			return 0, err
 		}
 		peer := uint32(0)
-		attributes(b[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
-			if kind == unix.IFLA_LINK {
-				peer = number(value)
+		attributes(b[unix.SizeofIfInfomsg:], func(ad *netlink.AttributeDecoder) {
+			if ad.Type() == unix.IFLA_LINK {
+				peer = ad.Uint32()
 			}
 		})
 		if of == "veth" {
-			err = k.setUp(0, peer, func(*message) {})
+			err = k.setUp(0, peer, nil)
 		}
 		return native.Uint32(b[4:]), err
 	}
@@ -133,14 +132,11 @@ func (k *Kernel) makeLink() (uint32, error) {
 }
 
 // setUp makes an interface, or takes one that is there, and sets it up.
-func (k *Kernel) setUp(flags uint16, link uint32, more func(m *message)) error {
-	return k.route.ask(func(m *message, seq uint32) {
-		b := make([]byte, unix.SizeofIfInfomsg)
-		native.PutUint32(b[4:], link)
-		native.PutUint32(b[8:], unix.IFF_UP)
-		native.PutUint32(b[12:], unix.IFF_UP) // the flags to change
-		m.begin(unix.RTM_NEWLINK, flags, seq, b...)
-		more(m)
-		m.end()
-	})
+func (k *Kernel) setUp(flags netlink.HeaderFlags, link uint32, more body) error {
+	b := make(body, unix.SizeofIfInfomsg)
+	native.PutUint32(b[4:], link)
+	native.PutUint32(b[8:], unix.IFF_UP)
+	native.PutUint32(b[12:], unix.IFF_UP) // the flags to change
+	_, err := k.route.get(append(b, more...).request(unix.RTM_NEWLINK, netlink.Acknowledge|flags))
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/internal/rung"
@@ -41,7 +42,7 @@ func TestAdvice(t *testing.T) {
 		unix.EINVAL:     "invalid argument (words)",
 	} {
 		k := &Kernel{}
-		err := k.note(settle(request{Add, kernelRule{}, "missing"}, answer{errno, "words."}))
+		err := k.note(settle(request{Add, kernelRule{}, "missing"}, refusal{&netlink.OpError{Err: errno, Message: "words."}}))
 		if want = "add rule 0: from invalid IP lookup 0: " + want; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -55,24 +56,20 @@ func FuzzRead(f *testing.F) {
 		kernelRoute{place: place{254, netip.MustParsePrefix("192.0.2.0/24"), Metric}, gateway: hops6[0], link: 2},
 		kernelRule{source: plain, table: 101, priority: LookupPriority}, kernelAddress{plain, 2}, kernelNexthop{way{unix.AF_INET6, sids6[0], 2}, firstNexthop},
 	} {
-		var m message
-		o.encode(&m, 1, Add)
-		f.Add(m.b[unix.NLMSG_HDRLEN:])
+		f.Add(o.request(nil, Add).Data)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, _, ok := readRoute(b); ok && !r.prefix.IsValid() {
 			t.Errorf("read %v", r)
 		}
-		if r, ours := readRule(b); ours && !r.source.IsValid() {
+		if r, _, ours := readRule(b); ours && !r.source.IsValid() {
 			t.Errorf("read %v", r)
 		}
-		if a, ours := readAddress(b); ours && !a.address.IsValid() {
+		if a, _, ours := readAddress(b); ours && !a.address.IsValid() {
 			t.Errorf("read %v", a)
 		}
-		if h, ours := readNexthop(b); ours && !h.sid.IsValid() {
-			t.Errorf("read %v", h)
+		if w, _, ours := readNexthop(b); ours && !w.sid.IsValid() {
+			t.Errorf("read %v", w)
 		}
-		_ = refusal(0, b)
-		_ = refusal(unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, b)
 	})
 }

@@ -130,15 +130,15 @@ func (q *queue) routes(have map[place]kernelRoute, entries iter.Seq[egress.Entry
 
 // reconcile makes what is into what should be. At no moment is there an address whose packets could take the main table: the unreachable rule comes first
 // and goes last, the address comes last and goes first.
-func (k *Kernel) reconcile(have state, rules map[kernelRule]bool, addresses map[kernelAddress]bool, entries iter.Seq[egress.Entry], f *failures) {
+func (k *Kernel) reconcile(have state, routes func(*queue), f *failures) {
 	q := &queue{k: k, f: f}
-	q.unwantedAddresses(have.addresses, addresses)
-	q.missingRules(have.rules, rules, true)
-	q.unwantedRules(have.rules, rules, false)
+	q.unwantedAddresses(have.addresses, k.addresses)
+	q.missingRules(have.rules, k.rules, true)
+	q.unwantedRules(have.rules, k.rules, false)
 	q.flush() // the objects of next hops are made at once, when the first route needs one
-	q.routes(have.routes, entries)
-	q.missingRules(have.rules, rules, false)
-	q.missingAddresses(have.addresses, addresses)
-	q.unwantedRules(have.rules, rules, true)
+	routes(q)
+	q.missingRules(have.rules, k.rules, false)
+	q.missingAddresses(have.addresses, k.addresses)
+	q.unwantedRules(have.rules, k.rules, true)
 	q.flush()
 }

@@ -2,8 +2,8 @@
 // rules that send the packets of the exit's addresses through this table or nowhere; these addresses; and the main table's best paths with their standbys.
 //
 // Everything it makes has plait's own protocol number, so that a process finds what one before it left, and touches nothing else. What it makes, how to
-// see it and how to remove it by hand is in docs/egress/route.md. It writes netlink messages itself: github.com/vishvananda/netlink sends one request at a
-// time, and reads neither a rule's action nor who made an address.
+// see it and how to remove it by hand is in docs/egress/route.md. It makes its netlink messages from attributes: github.com/vishvananda/netlink sends one
+// request at a time, and reads neither a rule's action nor who made an address.
 //
 // The tests need network namespaces:
 //
@@ -54,11 +54,16 @@ type Kernel struct {
 	config Config
 	route  *socket
 	tunsrc *tunsrc
+	watch  *watch
 	memory memory
 	link   uint32             // the interface
 	hops   map[netip.Addr]hop // ways to next hops, as they were when last asked for
 	// nexthops are the objects there are, with their identifiers.
 	nexthops map[way]uint32
+	// rules and addresses are what there should be.
+	rules     map[kernelRule]bool
+	addresses map[kernelAddress]bool
+	lacking   bool // the interface, the tunnel source or the way to a next hop was missing
 }
 
 // Open changes nothing yet. Without exits it is for Remove alone.
@@ -74,13 +79,18 @@ func Open(c Config) (*Kernel, error) {
 			return nil, fmt.Errorf("use tunnel source %v: it is an address of exit %s, whose rule would catch the encapsulated packets again; give another one", c.TunnelSource, e.Name)
 		}
 	}
-	k := &Kernel{config: c}
+	k := &Kernel{config: c, lacking: true}
 	var err error
 	if k.tunsrc, err = openTunsrc(); err != nil {
 		return nil, err
 	}
-	if k.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
-		k.tunsrc.close()
+	if k.route, err = dial(); err != nil {
+		k.tunsrc.Close()
+		return nil, err
+	}
+	if k.watch, err = openWatch(k.route.PID()); err != nil {
+		k.route.Close()
+		k.tunsrc.Close()
 		return nil, err
 	}
 	return k, nil
@@ -88,8 +98,9 @@ func Open(c Config) (*Kernel, error) {
 
 // Close leaves in the kernel what is there.
 func (k *Kernel) Close() {
-	k.route.close()
-	k.tunsrc.close()
+	k.watch.close()
+	k.route.Close()
+	k.tunsrc.Close()
 }
 
 // placed says where the kernel has an entry.
@@ -118,6 +129,7 @@ func (k *Kernel) wanted(e *egress.Entry) (kernelRoute, error) {
 	if !known {
 		var err error
 		if h, err = k.findHop(e.NextHop); err != nil {
+			k.lacking = true
 			return r, fmt.Errorf("make route %v: %w", e.Prefix, err)
 		}
 		k.hops[e.NextHop] = h
@@ -185,6 +197,7 @@ func shown(a netip.Addr) string {
 // first, after errors, and whenever somebody else may have changed something: links that went down take routes along, other daemons tidy up. When
 // nothing is wrong it changes nothing.
 func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
+	k.lacking = true
 	link, err := k.findLink(k.config.Interface)
 	if err != nil {
 		return err
@@ -197,9 +210,10 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	if err := k.takeTunsrc(); err != nil {
 		return err
 	}
+	k.lacking = false
 	var f failures
-	rules, addresses := k.ends(&f)
-	k.reconcile(have, rules, addresses, entries, &f)
+	k.rules, k.addresses = k.ends(&f)
+	k.reconcile(have, func(q *queue) { q.routes(have.routes, entries) }, &f)
 	return f.err()
 }
 
@@ -209,9 +223,9 @@ func (k *Kernel) Remove() error {
 	if err != nil {
 		return err
 	}
-	k.nexthops = have.nexthops
+	k.nexthops, k.rules, k.addresses = have.nexthops, nil, nil
 	var f failures
-	k.reconcile(have, nil, nil, func(func(egress.Entry) bool) {}, &f)
+	k.reconcile(have, func(q *queue) { q.routes(have.routes, func(func(egress.Entry) bool) {}) }, &f)
 	f.add(k.giveTunsrc())
 	return f.err()
 }
@@ -221,10 +235,10 @@ func (k *Kernel) Remove() error {
 func (k *Kernel) ends(f *failures) (rules map[kernelRule]bool, addresses map[kernelAddress]bool) {
 	rules, addresses = map[kernelRule]bool{}, map[kernelAddress]bool{}
 	for _, e := range k.config.Exits {
-		n, example, protocol, err := k.foreign(e.Table)
-		if err == nil && n > 0 {
-			err = fmt.Errorf("use table %d for exit %s: it holds %d routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
-				e.Table, e.Name, n, example, protocol)
+		theirs, err := k.foreign(e.Table)
+		for protocol, example := range theirs {
+			err = fmt.Errorf("use table %d for exit %s: it holds routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
+				e.Table, e.Name, example, protocol)
 		}
 		if err != nil {
 			f.add(k.note(Step{Verb: Leave, Object: text(fmt.Sprint("table ", e.Table)), Err: err}))

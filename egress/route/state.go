@@ -3,8 +3,10 @@ package route
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
+	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -24,68 +26,44 @@ var families = []byte{unix.AF_INET6, unix.AF_INET}
 
 // read finds what is plait's, whoever made it.
 func (k *Kernel) read() (state, error) {
-	s := state{rules: map[kernelRule]bool{}, addresses: map[kernelAddress]bool{}}
-	err := k.route.dump(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETRULE, 0, seq, make([]byte, 12)...)
-		m.end()
-	}, func() { clear(s.rules) }, func(payload []byte) {
-		if r, ours := readRule(payload); ours {
-			s.rules[r] = true
-		}
-	})
-	if err != nil {
-		return s, fmt.Errorf("list routing rules: %w", err)
-	}
-	err = k.route.dump(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETADDR, 0, seq, make([]byte, 8)...)
-		m.end()
-	}, func() { clear(s.addresses) }, func(payload []byte) {
-		if a, ours := readAddress(payload); ours {
-			s.addresses[a] = true
-		}
-	})
-	if err != nil {
-		return s, fmt.Errorf("list addresses: %w", err)
-	}
-	if s.nexthops, err = k.readNexthops(); err == nil {
+	s, err := k.readEnds()
+	if err == nil {
 		s.routes, err = k.readRoutes(s.nexthops)
 	}
 	return s, err
 }
 
-func (k *Kernel) readNexthops() (map[way]uint32, error) {
-	all := map[way]uint32{}
-	err := k.route.dump(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETNEXTHOP, 0, seq, make([]byte, 8)...)
-		m.end()
-	}, func() { clear(all) }, func(payload []byte) {
-		if h, ours := readNexthop(payload); ours {
-			all[h.way] = h.id
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list next hops: %w", err)
+// readEnds finds all but the routes, which are many.
+func (k *Kernel) readEnds() (s state, err error) {
+	if s.rules, err = list(k.route, make(body, 12).request(unix.RTM_GETRULE, 0), readRule); err != nil {
+		return s, fmt.Errorf("list routing rules: %w", err)
 	}
-	return all, nil
+	if s.addresses, err = list(k.route, make(body, 8).request(unix.RTM_GETADDR, 0), readAddress); err != nil {
+		return s, fmt.Errorf("list addresses: %w", err)
+	}
+	if s.nexthops, err = list(k.route, make(body, 8).request(unix.RTM_GETNEXTHOP, 0), readNexthop); err != nil {
+		return s, fmt.Errorf("list next hops: %w", err)
+	}
+	return s, nil
 }
 
 // readNexthop reads a struct nhmsg with its attributes.
-func readNexthop(b []byte) (h kernelNexthop, ours bool) {
+func readNexthop(b []byte) (w way, id uint32, ours bool) {
 	if len(b) < 8 {
-		return h, false
+		return w, 0, false
 	}
-	h.family = b[0]
-	ok := attributes(b[8:], func(kind uint16, value []byte) {
-		switch kind {
+	w.family = b[0]
+	ok := attributes(b[8:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
 		case unix.NHA_ID:
-			h.id = number(value)
+			id = ad.Uint32()
 		case unix.NHA_OIF:
-			h.link = number(value)
+			w.link = ad.Uint32()
 		case unix.NHA_ENCAP:
-			h.sid = readSID(value)
+			w.sid = readSID(ad)
 		}
 	})
-	return h, ok && b[2] == Protocol && h.sid.IsValid()
+	return w, id, ok && b[2] == Protocol && w.sid.IsValid()
 }
 
 // readRoutes lists plait's routes in all tables. The kernel leaves out the others': a million routes of a BGP daemon cost nothing here.
@@ -96,44 +74,42 @@ func (k *Kernel) readRoutes(nexthops map[way]uint32) (map[place]kernelRoute, err
 	}
 	all := map[place]kernelRoute{}
 	for _, f := range families {
-		one := map[place]kernelRoute{}
-		err := k.route.dump(func(m *message, seq uint32) {
-			m.begin(unix.RTM_GETROUTE, 0, seq, f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0)
-			m.end()
-		}, func() { clear(one) }, func(payload []byte) {
-			if r, protocol, ok := readRoute(payload); ok && protocol == Protocol {
-				w, known := byID[r.nexthop]
-				r.sid, r.odd = w.sid, r.odd || known != (r.nexthop != 0)
-				one[r.place] = r
-			}
+		one, err := list(k.route, body{f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0}.request(unix.RTM_GETROUTE, 0), func(b []byte) (place, kernelRoute, bool) {
+			r, protocol, ok := readRoute(b)
+			w, known := byID[r.nexthop]
+			r.sid, r.odd = w.sid, r.odd || known != (r.nexthop != 0)
+			return r.place, r, ok && protocol == Protocol
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list plait's routes: %w", err)
 		}
-		for at, r := range one {
-			all[at] = r
+		if len(all) == 0 {
+			all = one
+			continue
 		}
+		maps.Copy(all, one)
 	}
 	return all, nil
 }
 
-// foreign counts the routes of others in a table and returns one of them.
-func (k *Kernel) foreign(table uint32) (n int, example kernelRoute, protocol byte, err error) {
+// foreign finds the routes of others in a table: one of each protocol.
+func (k *Kernel) foreign(table uint32) (map[byte]kernelRoute, error) {
+	all := map[byte]kernelRoute{}
 	for _, f := range families {
-		err = k.route.dump(func(m *message, seq uint32) {
-			m.begin(unix.RTM_GETROUTE, 0, seq, f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-			m.uint32(unix.RTA_TABLE, table)
-			m.end()
-		}, func() {}, func(payload []byte) {
-			if r, p, ok := readRoute(payload); ok && p != Protocol && r.table == table {
-				n, example, protocol = n+1, r, p
-			}
-		})
+		one, err := list(k.route, body{f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}.number(unix.RTA_TABLE, table).request(unix.RTM_GETROUTE, 0),
+			func(b []byte) (byte, kernelRoute, bool) {
+				if len(b) >= unix.SizeofRtMsg && b[5] == Protocol { // most are, and need not be read again
+					return 0, kernelRoute{}, false
+				}
+				r, protocol, ok := readRoute(b)
+				return protocol, r, ok && r.table == table
+			})
 		if err != nil {
-			return n, example, protocol, fmt.Errorf("list routes of table %d: %w", table, err)
+			return nil, fmt.Errorf("list routes of table %d: %w", table, err)
 		}
+		maps.Copy(all, one)
 	}
-	return n, example, protocol, nil
+	return all, nil
 }
 
 // readRoute reads a struct rtmsg with its attributes.
@@ -150,22 +126,23 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 	r.table, protocol = uint32(b[4]), b[5]
 	r.odd = b[2] != 0 || b[3] != 0 || b[7] != unix.RTN_UNICAST // a source prefix, a type of service, another type
 	encapsulates := false
-	ok = attributes(b[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
-		switch kind {
+	ok = attributes(b[unix.SizeofRtMsg:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
 		case unix.RTA_DST:
-			to = address(value)
+			to = address(ad)
 		case unix.RTA_TABLE:
-			r.table = number(value)
+			r.table = ad.Uint32()
 		case unix.RTA_PRIORITY:
-			r.metric = number(value)
+			r.metric = ad.Uint32()
 		case unix.RTA_OIF:
-			r.link = number(value)
+			r.link = ad.Uint32()
 		case unix.RTA_GATEWAY:
-			r.gateway = address(value)
+			r.gateway = address(ad)
 		case unix.RTA_VIA:
-			r.gateway = address(value[min(2, len(value)):])
+			via := ad.Bytes()
+			r.gateway, _ = netip.AddrFromSlice(via[min(2, len(via)):])
 		case rtaNexthopID:
-			r.nexthop = number(value)
+			r.nexthop = ad.Uint32()
 		case unix.RTA_ENCAP:
 			encapsulates = true
 		case unix.RTA_MULTIPATH, unix.RTA_METRICS, unix.RTA_PREFSRC:
@@ -178,34 +155,37 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 }
 
 // readSID returns the segment of an encapsulation with one, in mode encap.
-func readSID(encapsulation []byte) (sid netip.Addr) {
-	attributes(encapsulation, func(kind uint16, value []byte) {
-		if kind != nl.SEG6_IPTUNNEL_SRH || len(value) != 4+8+16 || native.Uint32(value) != nl.SEG6_IPTUN_MODE_ENCAP {
-			return
+func readSID(encapsulation *netlink.AttributeDecoder) (sid netip.Addr) {
+	encapsulation.Nested(func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			value := ad.Bytes()
+			if ad.Type() == nl.SEG6_IPTUNNEL_SRH && len(value) == 4+8+16 && native.Uint32(value) == nl.SEG6_IPTUN_MODE_ENCAP {
+				sid, _ = netip.AddrFromSlice(value[12:])
+			}
 		}
-		sid = address(value[12:])
+		return nil
 	})
 	return sid
 }
 
 // readRule reads a struct fib_rule_hdr with its attributes. A rule with plait's number that is not for one source address is not plait's.
-func readRule(b []byte) (r kernelRule, ours bool) {
+func readRule(b []byte) (r kernelRule, present, ours bool) {
 	if len(b) < 12 {
-		return r, false
+		return r, false, false
 	}
 	r.table, r.unreachable = uint32(b[4]), b[7] == unix.FR_ACT_UNREACHABLE
-	protocol := uint32(0)
+	protocol := byte(0)
 	odd := b[1] != 0 || b[3] != 0 || native.Uint32(b[8:])&unix.FIB_RULE_INVERT != 0 || !r.unreachable && b[7] != unix.FR_ACT_TO_TBL
-	ok := attributes(b[12:], func(kind uint16, value []byte) {
-		switch kind {
+	ok := attributes(b[12:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
 		case unix.FRA_SRC:
-			r.source = address(value)
+			r.source = address(ad)
 		case unix.FRA_TABLE:
-			r.table = number(value)
+			r.table = ad.Uint32()
 		case unix.FRA_PRIORITY:
-			r.priority = number(value)
+			r.priority = ad.Uint32()
 		case unix.FRA_PROTOCOL:
-			protocol = number(value)
+			protocol = ad.Uint8()
 		case unix.FRA_FWMARK, unix.FRA_IIFNAME, unix.FRA_OIFNAME, unix.FRA_GOTO, unix.FRA_UID_RANGE, unix.FRA_IP_PROTO, unix.FRA_SPORT_RANGE, unix.FRA_DPORT_RANGE:
 			odd = true
 		}
@@ -213,29 +193,29 @@ func readRule(b []byte) (r kernelRule, ours bool) {
 	if r.unreachable {
 		r.table = 0
 	}
-	return r, ok && !odd && protocol == Protocol && r.source.IsValid() && int(b[2]) == r.source.BitLen()
+	return r, true, ok && !odd && protocol == Protocol && r.source.IsValid() && int(b[2]) == r.source.BitLen()
 }
 
 // readAddress reads a struct ifaddrmsg with its attributes.
-func readAddress(b []byte) (a kernelAddress, ours bool) {
+func readAddress(b []byte) (a kernelAddress, present, ours bool) {
 	if len(b) < unix.SizeofIfAddrmsg {
-		return a, false
+		return a, false, false
 	}
 	a.link = native.Uint32(b[4:])
-	protocol := uint32(0)
-	ok := attributes(b[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) {
-		switch kind {
+	protocol := byte(0)
+	ok := attributes(b[unix.SizeofIfAddrmsg:], func(ad *netlink.AttributeDecoder) {
+		switch ad.Type() {
 		case unix.IFA_LOCAL:
-			a.address = address(value)
+			a.address = address(ad)
 		case unix.IFA_ADDRESS:
 			if !a.address.IsValid() {
-				a.address = address(value)
+				a.address = address(ad)
 			}
 		case ifaProto:
-			protocol = number(value)
+			protocol = ad.Uint8()
 		}
 	})
-	return a, ok && protocol == Protocol && a.address.IsValid() && int(b[1]) == a.address.BitLen()
+	return a, true, ok && protocol == Protocol && a.address.IsValid() && int(b[1]) == a.address.BitLen()
 }
 
 // findLink returns the number of an interface that is there and up.
@@ -252,11 +232,7 @@ func (k *Kernel) findLink(name string) (uint32, error) {
 
 // getLink returns the kernel's message about an interface: a struct ifinfomsg and attributes.
 func (k *Kernel) getLink(name string) ([]byte, error) {
-	b, err := k.route.get(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETLINK, 0, seq, make([]byte, unix.SizeofIfInfomsg)...)
-		m.attribute(unix.IFLA_IFNAME, append([]byte(name), 0)...)
-		m.end()
-	})
+	b, err := k.route.get(make(body, unix.SizeofIfInfomsg).attribute(unix.IFLA_IFNAME, append([]byte(name), 0)...).request(unix.RTM_GETLINK, 0))
 	if err == nil && len(b) < unix.SizeofIfInfomsg {
 		err = errors.New("the kernel's answer is cut short")
 	}
@@ -289,12 +265,8 @@ func (k *Kernel) findHop(next netip.Addr) (hop, error) {
 
 // lookup returns the route packets to an address take, as the kernel's message.
 func (k *Kernel) lookup(to netip.Addr) ([]byte, error) {
-	return k.route.get(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETROUTE, 0, seq, family(to), byte(to.BitLen()), 0, 0, 0, 0, 0, 0)
-		m.b = native.AppendUint32(m.b, unix.RTM_F_FIB_MATCH)
-		m.address(unix.RTA_DST, to)
-		m.end()
-	})
+	b := native.AppendUint32([]byte{family(to), byte(to.BitLen()), 0, 0, 0, 0, 0, 0}, unix.RTM_F_FIB_MATCH)
+	return k.route.get(body(b).address(unix.RTA_DST, to).request(unix.RTM_GETROUTE, 0))
 }
 
 // isLocal says whether the address is one of this host.

@@ -3,7 +3,9 @@ package route
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,11 +43,11 @@ func (t text) String() string { return string(t) }
 
 // advice says what to do about an error of the kernel.
 func advice(err error) string {
-	var a answer
-	if !errors.As(err, &a) {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
 		return ""
 	}
-	switch a.Errno {
+	switch errno {
 	case unix.EPERM:
 		return "; this needs root or the capability CAP_NET_ADMIN"
 	case unix.EOPNOTSUPP:
@@ -116,6 +118,8 @@ func settle(r request, err error) Step {
 	case err == nil:
 	case r.verb == Delete && (errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)):
 		s.Err, s.Reason = nil, r.reason+"; it was gone already"
+	case r.reason == lost && errors.Is(err, unix.EEXIST): // by plait's own doing since, or the next comparison says whose it is
+		s.Verb, s.Err, s.Reason = Leave, nil, "it is there again"
 	case r.verb == Add && errors.Is(err, unix.EEXIST) && (isRule || isAddress):
 		s.Verb, s.Err, s.Reason = Leave, nil, "it is there already, made by somebody else"
 		if isAddress {
@@ -128,9 +132,21 @@ func settle(r request, err error) Step {
 // carry carries out requests in their order, and all of them: one that fails stops no other.
 func (k *Kernel) carry(requests []request) error {
 	var f failures
-	err := k.route.do(len(requests),
-		func(m *message, seq uint32, i int) { requests[i].object.encode(m, seq, requests[i].verb) },
-		func(i int, err error) { f.add(k.note(settle(requests[i], err))) })
-	f.add(err)
+	buffer, messages := make(body, 0, min(len(requests), atOnce)*100), make([]netlink.Message, 0, min(len(requests), atOnce))
+	for part := range slices.Chunk(requests, atOnce) {
+		buffer, messages = buffer[:0], messages[:0]
+		for _, r := range part {
+			m := r.object.request(buffer[len(buffer):], r.verb)
+			buffer, messages = append(buffer, m.Data...), append(messages, m)
+		}
+		errs, err := k.route.transact(messages)
+		if err != nil {
+			f.add(err)
+			break
+		}
+		for i, r := range part {
+			f.add(k.note(settle(r, errs[i])))
+		}
+	}
 	return f.err()
 }

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
+	"github.com/mdlayher/genetlink"
+	"github.com/mdlayher/netlink"
 )
 
 // The kernel's generic netlink family for segment routing, include/uapi/linux/seg6_genl.h.
@@ -29,49 +29,38 @@ type memory struct {
 
 // tunsrc speaks to the SEG6 family.
 type tunsrc struct {
-	*socket
-	family uint16
+	*genetlink.Conn
+	family genetlink.Family
 }
 
 func openTunsrc() (*tunsrc, error) {
-	s, err := openSocket(unix.NETLINK_GENERIC)
+	c, err := genetlink.Dial(&netlink.Config{Strict: true})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open generic netlink: %w", err)
 	}
-	b, err := s.get(func(m *message, seq uint32) {
-		m.begin(unix.GENL_ID_CTRL, 0, seq, nl.GENL_CTRL_CMD_GETFAMILY, 1, 0, 0)
-		m.attribute(nl.GENL_CTRL_ATTR_FAMILY_NAME, append([]byte(seg6Family), 0)...)
-		m.end()
-	})
+	f, err := c.GetFamily(seg6Family)
 	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("find the kernel's SRv6: %w; it needs a kernel built with CONFIG_IPV6_SEG6_LWTUNNEL, and IPv6 not switched off (ipv6.disable)", err)
+		c.Close()
+		return nil, fmt.Errorf("find the kernel's SRv6: %w; it needs a kernel built with CONFIG_IPV6_SEG6_LWTUNNEL, and IPv6 not switched off (ipv6.disable)", explain(err))
 	}
-	t := &tunsrc{socket: s}
-	if len(b) > 4 {
-		attributes(b[4:], func(kind uint16, value []byte) {
-			if kind == nl.GENL_CTRL_ATTR_FAMILY_ID {
-				t.family = uint16(number(value))
-			}
-		})
-	}
-	return t, nil
+	return &tunsrc{c, f}, nil
+}
+
+func (t *tunsrc) execute(command uint8, flags netlink.HeaderFlags, b []byte) ([]genetlink.Message, error) {
+	answers, err := t.Execute(genetlink.Message{Header: genetlink.Header{Command: command, Version: t.family.Version}, Data: b}, t.family.ID, netlink.Request|flags)
+	return answers, explain(err)
 }
 
 // current is the address encapsulated packets come from; :: is whatever suits the route.
-func (t *tunsrc) current() (netip.Addr, error) {
-	b, err := t.get(func(m *message, seq uint32) {
-		m.begin(t.family, 0, seq, seg6GetTunsrc, 1, 0, 0)
-		m.end()
-	})
+func (t *tunsrc) current() (a netip.Addr, err error) {
+	answers, err := t.execute(seg6GetTunsrc, 0, nil)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("read the tunnel source: %w", err)
+		return a, fmt.Errorf("read the tunnel source: %w", err)
 	}
-	var a netip.Addr
-	if len(b) > 4 {
-		attributes(b[4:], func(kind uint16, value []byte) {
-			if kind == seg6AttrDst {
-				a = address(value)
+	for _, answer := range answers {
+		attributes(answer.Data, func(ad *netlink.AttributeDecoder) {
+			if ad.Type() == seg6AttrDst {
+				a = address(ad)
 			}
 		})
 	}
@@ -79,11 +68,8 @@ func (t *tunsrc) current() (netip.Addr, error) {
 }
 
 func (t *tunsrc) set(a netip.Addr) error {
-	return t.ask(func(m *message, seq uint32) {
-		m.begin(t.family, 0, seq, seg6SetTunsrc, 1, 0, 0)
-		m.address(seg6AttrDst, a)
-		m.end()
-	})
+	_, err := t.execute(seg6SetTunsrc, netlink.Acknowledge, body{}.address(seg6AttrDst, a))
+	return err
 }
 
 // remembered reads the memory; none is no error.

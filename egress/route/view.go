@@ -20,30 +20,25 @@ func OpenView() (*View, error) {
 	if v.kernel.tunsrc, err = openTunsrc(); err != nil {
 		return nil, err
 	}
-	if v.kernel.route, err = openSocket(unix.NETLINK_ROUTE); err != nil {
-		v.kernel.tunsrc.close()
+	if v.kernel.route, err = dial(); err != nil {
+		v.kernel.tunsrc.Close()
 		return nil, err
 	}
 	return v, nil
 }
 
 // Close ends the view.
-func (v *View) Close() { v.kernel.Close() }
+func (v *View) Close() {
+	v.kernel.route.Close()
+	v.kernel.tunsrc.Close()
+}
 
 // TunnelSource is the address encapsulated packets come from; :: is whatever suits the route.
 func (v *View) TunnelSource() (netip.Addr, error) { return v.kernel.tunsrc.current() }
 
 // Missing lists what packets from an exit's addresses need and the kernel has not, as ip(8) would write it: rules, and the addresses themselves, whoever made them.
 func (v *View) Missing(table uint32, addresses []netip.Addr) ([]string, error) {
-	rules := map[kernelRule]bool{}
-	err := v.kernel.route.dump(func(m *message, seq uint32) {
-		m.begin(unix.RTM_GETRULE, 0, seq, make([]byte, 12)...)
-		m.end()
-	}, func() { clear(rules) }, func(payload []byte) {
-		if r, ours := readRule(payload); ours {
-			rules[r] = true
-		}
-	})
+	rules, err := list(v.kernel.route, make(body, 12).request(unix.RTM_GETRULE, 0), readRule)
 	if err != nil {
 		return nil, fmt.Errorf("list routing rules: %w", err)
 	}
@@ -65,20 +60,15 @@ func (v *View) Missing(table uint32, addresses []netip.Addr) ([]string, error) {
 func (v *View) Count(table uint32) (int, error) {
 	sum := 0
 	for _, f := range families {
-		n := 0
-		err := v.kernel.route.dump(func(m *message, seq uint32) {
-			m.begin(unix.RTM_GETROUTE, 0, seq, f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0)
-			m.uint32(unix.RTA_TABLE, table)
-			m.end()
-		}, func() { n = 0 }, func(payload []byte) {
-			if r, protocol, ok := readRoute(payload); ok && protocol == Protocol && r.table == table {
-				n++
-			}
+		request := body{f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0}.number(unix.RTA_TABLE, table).request(unix.RTM_GETROUTE, 0)
+		routes, err := list(v.kernel.route, request, func(b []byte) (place, bool, bool) {
+			r, protocol, ok := readRoute(b)
+			return r.place, true, ok && protocol == Protocol && r.table == table
 		})
 		if err != nil {
 			return 0, fmt.Errorf("count the routes of table %d: %w", table, err)
 		}
-		sum += n
+		sum += len(routes)
 	}
 	return sum, nil
 }
@@ -105,23 +95,18 @@ func (w Way) String() string {
 
 // Find asks the kernel for the way of a packet; from may be invalid, for a packet that has no source yet.
 func (v *View) Find(from, to netip.Addr) (Way, error) {
-	b, err := v.kernel.route.get(func(m *message, seq uint32) {
-		source := 0
-		if from.IsValid() {
-			source = from.BitLen()
-		}
-		m.begin(unix.RTM_GETROUTE, 0, seq, family(to), byte(to.BitLen()), byte(source), 0, 0, 0, 0, 0)
-		wanted := uint32(unix.RTM_F_FIB_MATCH)
-		if to.Is4() {
-			wanted |= unix.RTM_F_LOOKUP_TABLE // IPv6 tells the table anyway, and refuses to be asked
-		}
-		m.b = native.AppendUint32(m.b, wanted)
-		m.address(unix.RTA_DST, to)
-		if from.IsValid() {
-			m.address(unix.RTA_SRC, from)
-		}
-		m.end()
-	})
+	source, wanted := 0, uint32(unix.RTM_F_FIB_MATCH)
+	if from.IsValid() {
+		source = from.BitLen()
+	}
+	if to.Is4() {
+		wanted |= unix.RTM_F_LOOKUP_TABLE // IPv6 tells the table anyway, and refuses to be asked
+	}
+	question := body(native.AppendUint32([]byte{family(to), byte(to.BitLen()), byte(source), 0, 0, 0, 0, 0}, wanted)).address(unix.RTA_DST, to)
+	if from.IsValid() {
+		question = question.address(unix.RTA_SRC, from)
+	}
+	b, err := v.kernel.route.get(question.request(unix.RTM_GETROUTE, 0))
 	if err != nil {
 		return Way{}, fmt.Errorf("find the way to %v: %w", to, err)
 	}
@@ -130,9 +115,9 @@ func (v *View) Find(from, to netip.Addr) (Way, error) {
 		return Way{}, fmt.Errorf("find the way to %v: no route that forwards (%v)", to, r)
 	}
 	if r.nexthop != 0 {
-		nexthops, err := v.kernel.readNexthops()
+		nexthops, err := list(v.kernel.route, make(body, 8).request(unix.RTM_GETNEXTHOP, 0), readNexthop)
 		if err != nil {
-			return Way{}, err
+			return Way{}, fmt.Errorf("list next hops: %w", err)
 		}
 		for way, id := range nexthops {
 			if id == r.nexthop {
