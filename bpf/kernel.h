@@ -161,6 +161,10 @@ struct tcp_sock {
 	__u32 write_seq;
 	__u32 mss_cache;
 	__u32 srtt_us; /* << 3 */
+	__u32 mdev_us; /* mean deviation << 2 */
+	__u32 data_segs_out;
+	__u32 total_retrans;
+	__u64 bytes_acked;
 	__u32 packets_out;
 	__u32 retrans_out;
 	__u32 lost_out;
@@ -270,6 +274,49 @@ struct bpf_sock_ops {
 	__u64 bytes_acked;
 	struct bpf_sock *sk;
 };
+
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
+	__u32 napi_id;
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 data_meta;
+	__u64 flow_keys __attribute__((aligned(8)));
+	__u64 tstamp;
+	__u32 wire_len;
+	__u32 gso_segs;
+	struct bpf_sock *sk __attribute__((aligned(8)));
+	__u32 gso_size;
+};
+
+struct bpf_timer {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+enum { TCX_NEXT = -1 };
+enum bpf_hdr_start_off { BPF_HDR_START_MAC, BPF_HDR_START_NET };
+enum { CLOCK_MONOTONIC = 1 };
 
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))

@@ -1,0 +1,173 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tcx: the TCP flows that leave through an exit, inside SRv6 or not, with what their sockets measure; and a timer for each that says when what it
+ * sends is answered no more. The exit's own packets pass unchanged, and so does everything else.
+ */
+#include "kernel.h"
+#include "packet.h"
+#include "flows.h"
+
+#define NSEC_PER_USEC 1000ULL
+#define NSEC_PER_MSEC 1000000ULL
+/* Less than this may have been lost by chance: TCP itself repeats its last segment after two round trips (RFC 8985 section 7.2). */
+#define MANY_BYTES 20000
+/* An answer to a single segment may wait this long at the peer: the delayed ACK of Linux. */
+#define DELAYED_ACK_NS (40 * NSEC_PER_MSEC)
+/* No less slack than this, for timers and queues of the peer. */
+#define SLACK_NS (10 * NSEC_PER_MSEC)
+
+struct flow {
+	struct plait_flow_stats stats;
+	struct bpf_timer timer;
+};
+
+/* Which addresses of this host are watched. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct plait_source);
+	__type(value, __u8);
+} plait_sources SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct plait_flow_key);
+	__type(value, struct flow);
+} plait_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+	__type(value, struct plait_flow_event);
+} plait_flow_events SEC(".maps");
+
+static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
+{
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC, slack = max(s->mdev_us * NSEC_PER_USEC, SLACK_NS);
+
+	if (!s->srtt_us)
+		return 1000 * NSEC_PER_MSEC; /* TCP's own first timeout (RFC 6298) */
+	if (s->next - s->acked >= MANY_BYTES)
+		return rtt + slack;
+	return 3 * rtt + slack + DELAYED_ACK_NS;
+}
+
+static __always_inline void tell(const struct plait_flow_key *key, const struct plait_flow_stats *s)
+{
+	struct plait_flow_event *e = bpf_ringbuf_reserve(&plait_flow_events, sizeof(*e), 0);
+
+	if (!e)
+		return;
+	e->key = *key;
+	e->stats = *s;
+	bpf_ringbuf_submit(e, 0);
+}
+
+static int expired(void *map, struct plait_flow_key *key, struct flow *f)
+{
+	struct plait_flow_stats *s = &f->stats;
+	__u64 since = s->unanswered_at_ns, now, waited, patience;
+
+	s->armed = 0;
+	if (!since || s->stalled_at_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	waited = now - since;
+	patience = patience_ns(s);
+	if (waited < patience) {
+		s->armed = 1;
+		bpf_timer_start(&f->timer, patience - waited, 0);
+		return 0;
+	}
+	s->stalled_at_ns = now;
+	s->stalls++;
+	tell(key, s);
+	return 0;
+}
+
+static __always_inline struct flow *flow_of(const struct plait_flow_key *key)
+{
+	struct flow *f = bpf_map_lookup_elem(&plait_flows, key);
+	struct flow none = {};
+
+	if (f)
+		return f;
+	if (bpf_map_update_elem(&plait_flows, key, &none, BPF_NOEXIST))
+		return 0;
+	f = bpf_map_lookup_elem(&plait_flows, key);
+	if (!f || bpf_timer_init(&f->timer, &plait_flows, CLOCK_MONOTONIC))
+		return 0;
+	bpf_timer_set_callback(&f->timer, expired);
+	return f;
+}
+
+SEC("tcx/egress")
+int plait_flow_sent(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct plait_flow_stats *s;
+	struct segment seg;
+	struct tcp_sock *tp;
+	struct flow *f;
+	__u64 now;
+
+	if (!sk || !parse(skb, &seg, true) || !seg.payload || !bpf_map_lookup_elem(&plait_sources, seg.key.local))
+		return TCX_NEXT;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return TCX_NEXT;
+	f = flow_of(&seg.key);
+	if (!f)
+		return TCX_NEXT;
+	s = &f->stats;
+	now = bpf_ktime_get_ns();
+	s->acked_bytes = tp->bytes_acked;
+	s->sent_segments = tp->data_segs_out;
+	s->retransmitted_segments = tp->total_retrans;
+	s->srtt_us = tp->srtt_us >> 3;
+	s->mdev_us = tp->mdev_us;
+	s->min_rtt_us = tp->rtt_min.s[0].v;
+	s->sent_at_ns = now;
+	if (!s->sent_bytes)
+		s->acked = s->next = seg.sequence;
+	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
+		s->next = seg.sequence + seg.payload;
+	__sync_fetch_and_add(&s->sent_bytes, seg.payload);
+	if (!s->unanswered_at_ns)
+		s->unanswered_at_ns = now;
+	if (!s->armed && !s->stalled_at_ns) {
+		s->armed = 1;
+		bpf_timer_start(&f->timer, patience_ns(s), 0);
+	}
+	return TCX_NEXT;
+}
+
+SEC("tcx/ingress")
+int plait_flow_heard(struct __sk_buff *skb)
+{
+	struct plait_flow_stats *s;
+	struct segment seg;
+	struct flow *f;
+
+	if (!parse(skb, &seg, false))
+		return TCX_NEXT;
+	f = bpf_map_lookup_elem(&plait_flows, &seg.key);
+	if (!f)
+		return TCX_NEXT;
+	s = &f->stats;
+	/* The peer's own data proves nothing about the way there; an ACK without data answers something, be it out of order. */
+	if (seg.payload && seg.acknowledged == s->acked)
+		return TCX_NEXT;
+	s->acked = seg.acknowledged;
+	s->heard_at_ns = bpf_ktime_get_ns();
+	s->unanswered_at_ns = seg.acknowledged == s->next ? 0 : s->heard_at_ns;
+	if (s->stalled_at_ns) {
+		s->stalled_at_ns = 0;
+		tell(&seg.key, s);
+	}
+	return TCX_NEXT;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What flows.bpf.c and the daemon say to each other: the TCP flows (MPTCP subflows among them) that this host sends from its exits' addresses and
+ * from its own. Fixed-width fields only, padding explicit; Go types are generated.
+ */
+#ifndef PLAIT_FLOWS_H
+#define PLAIT_FLOWS_H
+
+struct plait_source {
+	__u8 address[16]; /* IPv4 as mapped address */
+};
+
+struct plait_flow_key {
+	__u8 local[16];
+	__u8 remote[16];
+	__u16 local_port;
+	__u16 remote_port;
+};
+
+/* A flow as of its last data packet; counters since its beginning. All times: CLOCK_MONOTONIC. */
+struct plait_flow_stats {
+	__u64 sent_bytes;	/* payload, retransmissions too */
+	__u64 acked_bytes;
+	__u64 sent_at_ns;	/* the last data */
+	__u64 heard_at_ns;	/* the last sign that what is sent arrives; 0: none yet */
+	__u64 unanswered_at_ns; /* since when data waits for a sign; 0: none does */
+	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
+	__u32 sent_segments;
+	__u32 retransmitted_segments;
+	__u32 srtt_us;
+	__u32 mdev_us; /* mean deviation of the round-trip time times 4, as TCP adds it to its timeout */
+	__u32 min_rtt_us;
+	__u32 next; /* sequence number behind what was sent */
+	__u32 acked; /* what the peer expects next */
+	__u32 stalls;
+	__u32 armed; /* the timer runs */
+	__u32 pad;
+};
+
+/* Said when a flow stalls, and when it is heard again. */
+struct plait_flow_event {
+	struct plait_flow_key key;
+	__u32 pad;
+	struct plait_flow_stats stats;
+};
+
+#endif
