@@ -172,8 +172,13 @@ func checkEgress() Check {
 	for _, l := range mptcp.Probe() {
 		lacks, do = append(lacks, l.What), append(do, l.Do)
 	}
+	if f, err := openFlows("lo", nil); err != nil {
+		lacks = append(lacks, err.Error()+"; failures of exits are left to BGP")
+	} else {
+		f.Close()
+	}
 	if len(lacks) == 0 {
-		return Check{"BGP exits", OK, "the kernel has the SRv6 routes and the MPTCP path manager that egress needs", ""}
+		return Check{"BGP exits", OK, "the kernel has the SRv6 routes, the MPTCP path manager and the packet hooks that egress needs", ""}
 	}
 	return Check{"BGP exits", Info, "egress lacks: " + strings.Join(lacks, "; "), strings.Join(do, "; ")}
 }

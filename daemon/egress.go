@@ -34,13 +34,15 @@ type exits struct {
 	log     io.Writer
 	speaker *bgp.Speaker
 	mptcp   *mptcp.Service // nil unless the mode is on
+	flows   *flows         // nil unless the mode is on and the kernel can
 	saved   string         // where the path manager there was is kept
 	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
 
 	mu      sync.Mutex // guards what follows
 	plan    *egress.Plan
-	kernel  *route.Kernel                  // nil unless the mode is on
-	settled bool                           // the plan is complete enough to be the kernel's
+	kernel  *route.Kernel // nil unless the mode is on
+	settled bool          // the plan is complete enough to be the kernel's
+	health  *egress.Health
 	journal []JournalEntry                 // the latest last
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 }
@@ -54,8 +56,11 @@ type JournalEntry struct {
 func (x *exits) logf(format string, args ...any) { fmt.Fprintf(x.log, "egress: "+format+"\n", args...) }
 
 // note keeps a change for plait egress log. The caller has x.mu.
-func (x *exits) note(s route.Step) {
-	e := JournalEntry{time.Now(), s.String()}
+func (x *exits) note(s route.Step) { x.say(s.String()) }
+
+// say keeps a line for plait egress log. The caller has x.mu.
+func (x *exits) say(text string) {
+	e := JournalEntry{time.Now(), text}
 	if len(x.journal) == journalLength {
 		x.journal = append(x.journal[:0], x.journal[1:]...)
 	}
@@ -63,15 +68,18 @@ func (x *exits) note(s route.Step) {
 	x.logf("%s", e.Text)
 }
 
-// reachable is what the plan says to the path manager.
-func (x *exits) reachable(client netip.Addr) []mptcp.ExitAddress {
+// reachable is what the plan says to the path manager, less what does not bring packets to the client.
+func (x *exits) reachable(client, own netip.Addr) []mptcp.ExitAddress {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var out []mptcp.ExitAddress
 	for _, way := range x.plan.Reachable(client) {
-		if a, ok := x.byExit[way.Exit][client.Is4()]; ok {
+		if a, ok := x.byExit[way.Exit][client.Is4()]; ok && x.health.Fit(way.Exit, client) {
 			out = append(out, mptcp.ExitAddress{Addr: a})
 		}
+	}
+	if !x.health.Fit(x.plan.MainExit(client), client) {
+		out = append(out, mptcp.ExitAddress{Addr: own, Avoid: true})
 	}
 	return out
 }
@@ -137,7 +145,7 @@ func (x *exits) openKernel(directory string) error {
 	if err != nil {
 		return err
 	}
-	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Log: x.logger("mptcp")})
+	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Joined: x.joined, Log: x.logger("mptcp")})
 	if err == nil {
 		err = mptcp.TurnOn(x.saved)
 	}
@@ -146,6 +154,9 @@ func (x *exits) openKernel(directory string) error {
 		return err
 	}
 	x.kernel, x.mptcp = kernel, service
+	if x.flows, err = openFlows(x.config.Interface, append(addresses, x.config.Address)); err != nil {
+		x.logf("failures of exits are left to BGP: %v", err)
+	}
 	return nil
 }
 
@@ -159,7 +170,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
@@ -203,7 +214,7 @@ func (x *exits) begin() {
 
 // run watches over the lever until ctx ends.
 func (x *exits) run(ctx context.Context) error {
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	var lost <-chan struct{}
 	if x.kernel != nil {
 		lost = x.kernel.Lost()
@@ -211,6 +222,11 @@ func (x *exits) run(ctx context.Context) error {
 	if x.mptcp != nil {
 		go func() { failed <- x.mptcp.Run(ctx) }()
 	}
+	if x.flows != nil {
+		go func() { failed <- x.runFlows() }()
+	}
+	recovery := time.NewTicker(time.Second)
+	defer recovery.Stop()
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
 	defer x.quiet.Stop()
@@ -221,7 +237,7 @@ func (x *exits) run(ctx context.Context) error {
 			return nil
 		case err := <-failed:
 			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("manage the subflows of MPTCP connections: %w", err)
+				return fmt.Errorf("manage the subflows of connections: %w", err)
 			}
 		case <-x.quiet.C:
 			x.begin()
@@ -233,6 +249,10 @@ func (x *exits) run(ctx context.Context) error {
 				}
 			}
 			x.mu.Unlock()
+		case now := <-recovery.C:
+			if x.flows != nil {
+				x.recover(now)
+			}
 		case <-repair.C:
 			x.mu.Lock()
 			if x.settled {
@@ -251,6 +271,9 @@ func (x *exits) close() error {
 		return nil
 	}
 	err := errors.Join(mptcp.TurnOff(x.saved), x.kernel.Remove())
+	if x.flows != nil {
+		err = errors.Join(err, x.flows.Close())
+	}
 	x.kernel.Close()
 	x.kernel = nil
 	return err

@@ -93,6 +93,8 @@ type WayStatus struct {
 	SID     netip.Addr   `json:"sid"`
 	ASPath  []uint32     `json:"as_path"`
 	Reason  string       `json:"reason"`
+	// Failed: packets of the client's connections did not arrive through it lately, and it is not offered to the client now.
+	Failed bool `json:"failed,omitempty"`
 }
 
 func (x *exits) name(table uint32) string {
@@ -208,7 +210,7 @@ func (x *exits) explain(client netip.Addr) []WayStatus {
 	defer x.mu.Unlock()
 	out := []WayStatus{}
 	for _, w := range x.plan.Reachable(client) {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason}
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client.Unmap())}
 		if a, ok := x.byExit[w.Exit][client.Unmap().Is4()]; ok {
 			one.Address = &a
 		}

@@ -14,6 +14,28 @@ type Way struct {
 	Reason string
 }
 
+// MainExit is the exit that the main table's best path to the client leaves through; empty if there is none, or none of the plan's.
+func (p *Plan) MainExit(client netip.Addr) string {
+	client = client.Unmap()
+	for length := client.BitLen(); length >= 0; length-- {
+		prefix, err := client.Prefix(length)
+		if err != nil || p.lengths[client.Is4()][length] == 0 {
+			continue
+		}
+		d := p.destinations[prefix]
+		if d == nil || d.best == nil {
+			continue
+		}
+		for i, a := range d.exits {
+			if a != nil && sameWay(a, d.best) {
+				return p.exits[i].Name
+			}
+		}
+		return ""
+	}
+	return ""
+}
+
 // Reachable returns the exits through which packets for the client can leave, best first. An exit that is not there announces no prefix with the
 // client's address.
 func (p *Plan) Reachable(client netip.Addr) []Way {

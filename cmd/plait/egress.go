@@ -148,6 +148,9 @@ func newEgressExplain() *cobra.Command {
 		}
 		for i, w := range ways {
 			fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
+			if w.Failed {
+				fmt.Fprintln(out, "   not used now: packets of this client's connections did not arrive through it; it is tried again (see plait egress log)")
+			}
 			if w.Address != nil {
 				fmt.Fprintf(out, "   announced to MPTCP clients as %v\n", w.Address)
 			} else {

@@ -117,7 +117,7 @@ type rig struct {
 
 func newRig(t *testing.T, config Config) *rig {
 	r := &rig{T: t, fake: newFake(), now: time.Unix(1e9, 0)}
-	config.Reachable = func(netip.Addr) []ExitAddress { return r.exits }
+	config.Reachable = func(_, _ netip.Addr) []ExitAddress { return r.exits }
 	if config.Exits == nil {
 		for _, a := range []string{a4, b4, a6, b6} {
 			config.Exits = append(config.Exits, netip.MustParseAddr(a))
@@ -141,7 +141,7 @@ func (r *rig) reach(addrs ...string) {
 	r.exits = nil
 	for _, a := range addrs {
 		name, backup := strings.CutSuffix(a, "*")
-		r.exits = append(r.exits, ExitAddress{netip.MustParseAddr(name), backup})
+		r.exits = append(r.exits, ExitAddress{Addr: netip.MustParseAddr(name), Backup: backup})
 	}
 }
 

@@ -14,9 +14,11 @@ import (
 type Config struct {
 	// Exits are all EPE addresses of this host. Subflows on others are never touched.
 	Exits []netip.Addr
-	// Reachable says which exits reach a client, the best first. It is called in the Manager's goroutine when a connection is established,
+	// Reachable says which exits reach a client, the best first, and may say something of own, the address its connection began on. It is called in the Manager's goroutine when a connection is established,
 	// when a subflow comes up and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
-	Reachable func(client netip.Addr) []ExitAddress
+	Reachable func(client, own netip.Addr) []ExitAddress
+	// Joined hears of subflows that clients open, in the same goroutine and under the same conditions; nil: nobody.
+	Joined func(client, addr netip.Addr)
 	// MaxSubflows of a connection, the first counted; 0 is 8, more than which Linux does not use. If there are more exits, the best of
 	// them are announced; if a client opens more, for instance from several addresses of its own, they are closed.
 	MaxSubflows int
@@ -29,8 +31,12 @@ type Config struct {
 const idBase = 32
 
 // repeatAfter: an ADD_ADDR is a bare ACK. If it is lost, or meets another not yet sent, Linux before 6.18 repeats it after 120 s
-// (net.mptcp.add_addr_timeout). Without a subflow after these times, each from the one before, the Manager does.
-var repeatAfter = [...]time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second}
+// (net.mptcp.add_addr_timeout). Without a subflow after these times, each from the one before, the Manager does. The first is for the
+// second of two announcements made at once; peers ignore what they know.
+var repeatAfter = [...]time.Duration{300 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second}
+
+// renewAfter is how long an address stays withdrawn whose subflow died of an error.
+const renewAfter = 2 * time.Second
 
 // connection is one that a client opened.
 type connection struct {
@@ -154,6 +160,9 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			}
 			c.subflows = append(c.subflows, e.Subflow)
 			m.counts.Joins++
+			if m.config.Joined != nil {
+				m.config.Joined(c.client, e.addr())
+			}
 		}
 		m.reconcile(c, now)
 	case SubClosed:
@@ -205,6 +214,45 @@ func (m *Manager) Changed(prefixes ...netip.Prefix) {
 
 // sliceOfWork is how many connections Tick looks at, so that events wait no longer than some milliseconds.
 const sliceOfWork = 64
+
+// having returns the connections that have one of some subflows.
+func (m *Manager) having(some map[Ends]bool) (out []*connection) {
+	clients := map[netip.Addr]bool{}
+	for e := range some {
+		clients[e.Remote.Addr()] = true
+	}
+	for _, c := range m.byToken {
+		if clients[c.client] && slices.ContainsFunc(c.subflows, func(s Subflow) bool { return some[s.Ends()] }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Around returns all subflows of each connection that has one of these.
+func (m *Manager) Around(some map[Ends]bool) (out [][]Subflow) {
+	for _, c := range m.having(some) {
+		out = append(out, slices.Clone(c.subflows))
+	}
+	return out
+}
+
+// Drop closes subflows that bring nothing to their client, if their connection has others, and lets the client open them anew, with another port. The one the
+// connection began on does not come back.
+func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
+	for _, c := range m.having(some) {
+		for i := len(c.subflows) - 1; i >= 0 && c.ready && len(c.subflows) > 1; i-- {
+			s := c.subflows[i]
+			if !some[s.Ends()] {
+				continue
+			}
+			m.renew(c, s.addr(), now)
+			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
+				c.subflows = slices.Delete(c.subflows, i, i+1)
+			}
+		}
+	}
+}
 
 // Tick does what waits, and returns when to call it next; the zero time: nothing waits.
 func (m *Manager) Tick(now time.Time) (next time.Time) {

@@ -79,6 +79,48 @@ func TestWhatIsNotClosed(t *testing.T) {
 	r.wants("remove 192.0.2.11")
 }
 
+// The first subflow is closed if its address is to be avoided and there is another on a wanted exit, and not before.
+func TestAvoid(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4)
+	r.exits = append(r.exits, ExitAddress{Addr: netip.MustParseAddr("192.0.2.1"), Avoid: true})
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.wants("announce 192.0.2.11")
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1001"))
+	r.wants("destroy 192.0.2.1")
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1002"))
+	r.wants("")
+}
+
+// Lost subflows are closed, and their addresses announced again later; the last one of a connection is left.
+func TestDrop(t *testing.T) {
+	var joined []string
+	r := newRig(t, Config{Joined: func(client, addr netip.Addr) { joined = append(joined, client.String()+" "+addr.String()) }})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	a := r.join(1, a4+":80", "198.51.100.1:1001")
+	r.handle(a)
+	if want := []string{"198.51.100.1 " + a4}; !slices.Equal(joined, want) {
+		t.Errorf("heard of %v, want %v", joined, want)
+	}
+	r.took()
+	some := map[Ends]bool{a.Ends(): true}
+	if around := r.m.Around(some); len(around) != 1 || len(around[0]) != 2 {
+		t.Errorf("around %v: %v, want the two subflows of connection 1", some, around)
+	}
+	r.m.Drop(some, r.now)
+	r.wants("remove 192.0.2.11, destroy 192.0.2.11")
+	r.now = r.now.Add(renewAfter)
+	r.m.Tick(r.now)
+	r.wants("announce 192.0.2.11")
+	r.reach()
+	r.handle(r.open(2, "192.0.2.1:80", "198.51.100.2:1000")...)
+	for _, s := range r.m.Around(map[Ends]bool{{netip.MustParseAddrPort("192.0.2.1:80"), netip.MustParseAddrPort("198.51.100.2:1000")}: true})[0] {
+		r.m.Drop(map[Ends]bool{s.Ends(): true}, r.now)
+	}
+	r.wants("")
+}
+
 // MP_PRIO goes out once for each change, for the connection's own address too, and again for subflows that come later.
 func TestPriorities(t *testing.T) {
 	r := newRig(t, Config{})
@@ -110,7 +152,7 @@ func TestMaxSubflows(t *testing.T) {
 	}
 }
 
-// An announcement that brings no subflow is repeated 2, 6 and 14 s after the first, one that does is not.
+// An announcement that brings no subflow is repeated 0.3, 2.3, 6.3 and 14.3 s after the first, one that does is not.
 func TestRepeats(t *testing.T) {
 	r := newRig(t, Config{})
 	r.reach(a4, b4)
@@ -126,7 +168,7 @@ func TestRepeats(t *testing.T) {
 			at = append(at, r.now.Sub(start))
 		}
 	}
-	if want := []time.Duration{2 * time.Second, 6 * time.Second, 14 * time.Second}; !slices.Equal(at, want) {
+	if want := []time.Duration{300 * time.Millisecond, 2300 * time.Millisecond, 6300 * time.Millisecond, 14300 * time.Millisecond}; !slices.Equal(at, want) {
 		t.Errorf("repeated after %v, want %v", at, want)
 	}
 }
@@ -141,7 +183,7 @@ func TestRenew(t *testing.T) {
 	r.took()
 	r.handle(Event{Type: SubClosed, Token: 1, Subflow: a.Subflow, Err: syscall.ETIMEDOUT}, Event{Type: SubClosed, Token: 1, Subflow: b.Subflow})
 	r.wants("remove 192.0.2.11")
-	r.now = r.now.Add(repeatAfter[0])
+	r.now = r.now.Add(renewAfter)
 	r.m.Tick(r.now)
 	r.wants("announce 192.0.2.11")
 }

@@ -17,8 +17,10 @@ import (
 
 // ExitAddress is an address of this host with what a client's connections are to do with it.
 type ExitAddress struct {
-	// Addr is announced to the client, unless it is the one the connection began on: of that one only Backup counts.
+	// Addr is announced to the client, unless it is the one the connection began on: of that one only Backup and Avoid count.
 	Addr netip.Addr
+	// Avoid is for the address the connection began on: its subflow is closed if there is another.
+	Avoid bool
 	// Backup asks both ends to send nothing through it while there is another (MP_PRIO, RFC 8684 section 3.3.8).
 	Backup bool
 }
@@ -34,6 +36,14 @@ type Subflow struct {
 	Backup bool
 	// unsure: the kernel may have asked for something else when the client joined.
 	unsure bool
+}
+
+// Ends tell subflows apart: their addresses and ports, never IPv4-mapped.
+type Ends struct{ Local, Remote netip.AddrPort }
+
+// Ends of the subflow.
+func (s Subflow) Ends() Ends {
+	return Ends{netip.AddrPortFrom(s.Local.Addr().Unmap(), s.Local.Port()), netip.AddrPortFrom(s.Remote.Addr().Unmap(), s.Remote.Port())}
 }
 
 // Connection is an MPTCP connection as the kernel shows it on request.

@@ -15,7 +15,7 @@ func (s Subflow) addr() netip.Addr { return s.Local.Addr().Unmap() }
 func (m *Manager) wanted(c *connection) []ExitAddress {
 	m.want = m.want[:0]
 	exits := 0
-	for _, x := range m.config.Reachable(c.client) {
+	for _, x := range m.config.Reachable(c.client, c.own) {
 		x.Addr = x.Addr.Unmap()
 		_, known := m.ids[x.Addr]
 		own := x.Addr == c.own
@@ -41,7 +41,8 @@ func find(want []ExitAddress, a netip.Addr) *ExitAddress {
 	return nil
 }
 
-// withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them. Remove
+// withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them, and the first one if it is to be
+// avoided. Remove
 // comes before Destroy, which makes the kernel forget the id.
 func (m *Manager) withdraw(c *connection, want []ExitAddress) {
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool {
@@ -54,6 +55,9 @@ func (m *Manager) withdraw(c *connection, want []ExitAddress) {
 		s := c.subflows[i]
 		_, exit := m.ids[s.addr()]
 		unwanted := exit && s.addr() != c.own && find(want, s.addr()) == nil
+		if own := find(want, c.own); s.addr() == c.own && own != nil && own.Avoid {
+			unwanted = slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x.addr() != c.own && find(want, x.addr()) != nil })
+		}
 		excess := len(c.subflows) > m.config.MaxSubflows && i > 0
 		// The last one stays even if its exit no longer leads to the client: without it the connection would be lost.
 		if (unwanted || excess) && len(c.subflows) > 1 && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
@@ -132,7 +136,7 @@ func (m *Manager) renew(c *connection, addr netip.Addr, now time.Time) {
 		return
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
-	m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.token, addr, true})
+	m.repeats[0] = append(m.repeats[0], later{now.Add(renewAfter), c.token, addr, true})
 }
 
 // repeat announces again what brought no subflow, or lost it.

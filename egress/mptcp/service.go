@@ -71,6 +71,39 @@ func (s *Service) Changed(prefixes ...netip.Prefix) {
 	}
 }
 
+// Act is Changed for clients whose connections cannot wait: what is to be done for them is done when it returns, as far as the budget goes.
+func (s *Service) Act(clients ...netip.Addr) {
+	hosts := make([]netip.Prefix, len(clients))
+	for i, c := range clients {
+		hosts[i] = netip.PrefixFrom(c, c.BitLen())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || len(hosts) == 0 {
+		return
+	}
+	s.manager.Changed(hosts...)
+	s.work(time.Now())
+}
+
+// Around returns the subflows of each connection that has one of these.
+func (s *Service) Around(some map[Ends]bool) [][]Subflow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.Around(some)
+}
+
+// Drop closes subflows that bring nothing to their client, as Manager.Drop does.
+func (s *Service) Drop(some map[Ends]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended && len(some) > 0 {
+		now := time.Now()
+		s.manager.Drop(some, now)
+		s.work(now)
+	}
+}
+
 func (s *Service) takeChanges() (prefixes []netip.Prefix) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -131,13 +164,18 @@ func (s *Service) handle(events []Event) {
 	for _, e := range events {
 		s.manager.Handle(e, now)
 	}
+	s.work(now)
+	s.slowest = max(s.slowest, time.Since(begin))
+}
+
+// work does what waits, and tells run when there is more to do sooner than it knows. The caller has s.mu.
+func (s *Service) work(now time.Time) {
 	if next := s.manager.Tick(now); !next.IsZero() && (s.armed.IsZero() || next.Before(s.armed)) {
 		select {
 		case s.sooner <- struct{}{}:
 		default: // run is about to look anyway
 		}
 	}
-	s.slowest = max(s.slowest, time.Since(begin))
 }
 
 // resync reads the picture anew, from a subscription that is older than it: what happens meanwhile is in both or in the events. So no

@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// flows watches, in the kernel, the TCP flows that leave an interface from some addresses of this host (bpf/flows.bpf.c). It changes no packet. Everything
+// hangs on file descriptors: a process that dies leaves nothing.
+type flows struct {
+	*ebpf.Collection
+	links  []io.Closer
+	events *ringbuf.Reader
+}
+
+// openFlows needs Linux 6.6 or newer (tcx).
+func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error) {
+	device, err := net.InterfaceByName(interfaceName)
+	if err != nil {
+		return nil, fmt.Errorf("watch the flows of interface %s: %w", interfaceName, err)
+	}
+	spec, err := bpf.LoadFlows()
+	if err != nil {
+		return nil, err
+	}
+	_ = rlimit.RemoveMemlock()
+	f = &flows{}
+	if f.Collection, err = ebpf.NewCollection(spec); err != nil {
+		return nil, fmt.Errorf("load the programs that watch flows into the kernel: %w", err)
+	}
+	opened := f
+	defer func() {
+		if err != nil {
+			opened.Close()
+		}
+	}()
+	for _, a := range sources {
+		if err := f.Maps[bpf.FlowsMapPlaitSources].Put(bpf.Source{Address: a.As16()}, uint8(1)); err != nil {
+			return nil, fmt.Errorf("watch the flows of address %v: %w", a, err)
+		}
+	}
+	if f.events, err = ringbuf.NewReader(f.Maps[bpf.FlowsMapPlaitFlowEvents]); err != nil {
+		return nil, fmt.Errorf("open the ring buffer of flows: %w", err)
+	}
+	for _, one := range []struct {
+		name   string
+		attach ebpf.AttachType
+	}{{bpf.FlowsProgPlaitFlowHeard, ebpf.AttachTCXIngress}, {bpf.FlowsProgPlaitFlowSent, ebpf.AttachTCXEgress}} {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: f.Programs[one.name], Attach: one.attach})
+		if err != nil {
+			return nil, fmt.Errorf("attach to the packets of interface %s: %w", interfaceName, err)
+		}
+		f.links = append(f.links, l)
+	}
+	return f, nil
+}
+
+// flowEvent says that a flow stalls, or is heard again.
+type flowEvent struct {
+	ends    mptcp.Ends
+	stalled bool
+	stats   bpf.FlowStats
+}
+
+// read waits for the next event. It returns os.ErrClosed after Close.
+func (f *flows) read() (flowEvent, error) {
+	record, err := f.events.Read()
+	if err != nil {
+		if errors.Is(err, ringbuf.ErrClosed) {
+			err = os.ErrClosed
+		}
+		return flowEvent{}, fmt.Errorf("read events of flows: %w", err)
+	}
+	if len(record.RawSample) < int(unsafe.Sizeof(bpf.FlowEvent{})) {
+		return flowEvent{}, fmt.Errorf("decode an event of a flow: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.FlowEvent{}))
+	}
+	e := (*bpf.FlowEvent)(unsafe.Pointer(unsafe.SliceData(record.RawSample)))
+	return flowEvent{endsOf(e.Key), e.Stats.StalledAtNs != 0, e.Stats}, nil
+}
+
+func endsOf(k bpf.FlowKey) mptcp.Ends {
+	return mptcp.Ends{
+		Local:  netip.AddrPortFrom(netip.AddrFrom16(k.Local).Unmap(), k.LocalPort),
+		Remote: netip.AddrPortFrom(netip.AddrFrom16(k.Remote).Unmap(), k.RemotePort),
+	}
+}
+
+// stats of one flow; ok is false if nothing was sent on it, or so long ago that it is forgotten.
+func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
+	var v bpf.FlowsFlow
+	key := bpf.FlowKey{Local: e.Local.Addr().As16(), Remote: e.Remote.Addr().As16(), LocalPort: e.Local.Port(), RemotePort: e.Remote.Port()}
+	err := f.Maps[bpf.FlowsMapPlaitFlows].Lookup(&key, &v)
+	return v.Stats, err == nil
+}
+
+// Close takes the programs out of the kernel.
+func (f *flows) Close() error {
+	var errs []error
+	for _, l := range f.links {
+		errs = append(errs, l.Close())
+	}
+	if f.events != nil {
+		errs = append(errs, f.events.Close())
+	}
+	f.Collection.Close()
+	return errors.Join(errs...)
+}

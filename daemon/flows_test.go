@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/lab/netns"
+)
+
+// A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.
+func TestFlowStalls(t *testing.T) {
+	h := newHost(t)
+	peer := h.second("-peer")
+	h.ip("-n " + h.ns + " link add out type veth peer name in netns " + peer.ns)
+	for _, one := range []struct{ ns, dev, address string }{{h.ns, "out", "192.0.2.1/24"}, {h.ns, "out", "192.0.2.3/24"}, {peer.ns, "in", "192.0.2.2/24"}} {
+		h.ip("-n " + one.ns + " address add " + one.address + " dev " + one.dev)
+		h.ip("-n " + one.ns + " link set " + one.dev + " up")
+	}
+	var f *flows
+	err := netns.Do(h.ns, func() (err error) {
+		f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+		return err
+	})
+	h.must(err)
+	defer f.Close()
+	watched, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	defer watched.close()
+	unwatched, err := h.connectTo("192.0.2.3", 0, peer.ns, "")
+	h.must(err)
+	defer unwatched.close()
+	for _, c := range []net.Conn{watched.server, watched.client, unwatched.client} {
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+	}
+	talk := func(c net.Conn, n int) {
+		for range n {
+			_, err := c.Write(make([]byte, 10_000))
+			h.must(err)
+			time.Sleep(time.Millisecond)
+		}
+	}
+	talk(watched.server, 20)
+	talk(unwatched.server, 20)
+	ends := mptcp.Ends{Local: watched.server.LocalAddr().(*net.TCPAddr).AddrPort(), Remote: watched.server.RemoteAddr().(*net.TCPAddr).AddrPort()}
+	s, ok := f.stats(ends)
+	if !ok || s.AckedBytes == 0 || s.SentBytes < 200_000 || s.SrttUs == 0 || s.Stalls != 0 || s.HeardAtNs == 0 {
+		t.Fatalf("flow %v: known %v: %+v", ends, ok, s)
+	}
+	other := mptcp.Ends{Local: unwatched.server.LocalAddr().(*net.TCPAddr).AddrPort(), Remote: unwatched.server.RemoteAddr().(*net.TCPAddr).AddrPort()}
+	if s, ok := f.stats(other); ok {
+		t.Errorf("flow %v of another address: %+v", other, s)
+	}
+
+	events := make(chan flowEvent, 10)
+	go func() {
+		for {
+			e, err := f.read()
+			if err != nil {
+				close(events)
+				return
+			}
+			events <- e
+		}
+	}()
+	next := func() flowEvent {
+		select {
+		case e := <-events:
+			return e
+		case <-time.After(10 * time.Second):
+			t.Fatal("no event within 10 s")
+			panic("unreachable")
+		}
+	}
+	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent") // nobody's: frames are lost
+	talk(watched.server, 3)                                                                        // more would fill the socket's buffer
+	talk(watched.client, 3)
+	if e := next(); e.ends != ends || !e.stalled || e.stats.UnansweredAtNs == 0 {
+		t.Fatalf("%+v, want that %v stalls", e, ends)
+	}
+	h.ip("-n " + h.ns + " neigh del 192.0.2.2 dev out")
+	if e := next(); e.ends != ends || e.stalled {
+		t.Fatalf("%+v, want that %v is heard", e, ends)
+	}
+	if s, _ := f.stats(ends); s.Stalls != 1 || s.RetransmittedSegments == 0 {
+		t.Errorf("%+v, want one stall and retransmissions", s)
+	}
+}

@@ -1,0 +1,215 @@
+package egress
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Hold-down of an exit that failed a client: so long it is not offered to the client again, then twice as long each time it fails again. What holds longer than the
+// most is forgotten instead, and the exit taken for well: the next connection will tell.
+const (
+	firstHold = 5 * time.Second
+	mostHold  = 5 * time.Minute
+	// betHold is that of an exit left on a bet.
+	betHold = time.Second
+	// noBets is how long no bet is made on a client for whom one was lost.
+	noBets = 10 * time.Minute
+	// probeFor is how long a client may take to open a subflow to an exit that is offered again. That handshake is the probe: until it is over no data goes there.
+	probeFor = 15 * time.Second
+	// relapse is how long after its return a failure counts as the same one.
+	relapse = time.Minute
+)
+
+// Flow is what is known of a TCP flow at one time. Times are of one clock; the zero time: never, or not now.
+type Flow struct {
+	// Exit it leaves through; empty if that is unknown.
+	Exit string
+	// Stalled is since when what was sent is overdue: not answered for longer than round trips explain.
+	Stalled time.Time
+	// Silent is since when something waits for an answer.
+	Silent time.Time
+	// Heard is when the last answer came.
+	Heard time.Time
+}
+
+// fresh is how old a sign of life may be, when a stall is found, to show that the way back and the client are well.
+const fresh = 10 * time.Millisecond
+
+// stall is what the stalled flows of an exit say.
+type stall struct{ at time.Time } // when the first one was found
+
+func stalls(flows []Flow) map[string]stall {
+	out := map[string]stall{}
+	for _, f := range flows {
+		if f.Stalled.IsZero() {
+			continue
+		}
+		s, ok := out[f.Exit]
+		if !ok || f.Stalled.Before(s.at) {
+			s.at = f.Stalled
+		}
+		out[f.Exit] = s
+	}
+	return out
+}
+
+// Verdict is what one client's flows say together.
+type Verdict struct {
+	// Exits have failed: they have stalled flows and none that was heard since, and there is an exit not known to fail.
+	Exits []string
+	// Lost are stalled flows, by their index, of exits that are well: on a dead one of parallel links, or a route has moved away under them.
+	Lost []int
+	// Silent: all exits have failed, which may also be the way back they share, or the client.
+	Silent bool
+	// Unsure: there are flows still waiting for an answer that would decide.
+	Unsure bool
+}
+
+// Judge looks at the flows of one connection. Where all are silent alike, it is not the exits.
+func Judge(flows []Flow) (v Verdict) {
+	failing, well := stalls(flows), map[string]bool{}
+	for _, f := range flows {
+		s, stalls := failing[f.Exit]
+		switch {
+		case !stalls || !f.Stalled.IsZero():
+		case f.Heard.After(s.at):
+			well[f.Exit] = true
+		case !f.Silent.IsZero():
+			v.Unsure = true
+			delete(failing, f.Exit)
+		}
+	}
+	var last time.Time
+	for i, f := range flows {
+		s, fails := failing[f.Exit]
+		switch {
+		case well[f.Exit] && !f.Stalled.IsZero():
+			v.Lost = append(v.Lost, i)
+		case fails && !well[f.Exit] && !slices.Contains(v.Exits, f.Exit):
+			v.Exits = append(v.Exits, f.Exit)
+			if s.at.After(last) {
+				last = s.at
+			}
+		}
+	}
+	for _, f := range flows {
+		if slices.Contains(v.Exits, f.Exit) || !f.Stalled.IsZero() {
+			continue
+		}
+		if f.Silent.IsZero() || f.Heard.After(last.Add(-fresh)) {
+			return v
+		}
+		v.Unsure = true
+	}
+	return Verdict{Silent: len(v.Exits) > 1 && !v.Unsure, Unsure: v.Unsure}
+}
+
+// wayTo is an exit seen from a client.
+type wayTo struct {
+	exit   string
+	client netip.Addr
+}
+
+type ailment struct {
+	until time.Time // of the hold-down, of the probe, or of what is remembered of it
+	hold  time.Duration
+	state ailmentState
+	bet   bool
+}
+
+type ailmentState uint8
+
+const (
+	held ailmentState = iota
+	probed
+	recovered
+)
+
+// Health remembers which exits failed which clients. It is for one goroutine at a time.
+type Health struct {
+	ways map[wayTo]*ailment
+	lost map[netip.Addr]time.Time // when bets on a client may be made again
+}
+
+// NewHealth returns the health of exits that have never failed.
+func NewHealth() *Health { return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}} }
+
+// Fail says that packets to the client do not arrive through the exit. It returns whether that was not known.
+func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
+	a := h.ways[wayTo{exit, client}]
+	switch {
+	case a == nil:
+		a = &ailment{hold: firstHold}
+		h.ways[wayTo{exit, client}] = a
+	case a.state == held:
+		return false
+	default:
+		a.hold = min(2*a.hold, mostHold)
+	}
+	a.state, a.until = held, now.Add(a.hold)
+	return true
+}
+
+// Bet is for an exit whose flows are as silent as those of all others: what they carry is sent again through another at once, in case the exit has failed in both
+// directions and the way back of all leads over it. A bet is lost if the exit is found well soon after; then none is made on this client for a while.
+func (h *Health) Bet(exit string, client netip.Addr, now time.Time) bool {
+	if now.Before(h.lost[client]) || !h.Fail(exit, client, now) {
+		return false
+	}
+	a := h.ways[wayTo{exit, client}]
+	if !a.bet {
+		a.bet, a.hold = true, betHold
+		a.until = now.Add(betHold)
+	}
+	return true
+}
+
+// Fit says whether the exit may be offered to the client.
+func (h *Health) Fit(exit string, client netip.Addr) bool {
+	a := h.ways[wayTo{exit, client}]
+	return a == nil || a.state != held
+}
+
+// Proven says that the client has opened a subflow through the exit.
+func (h *Health) Proven(exit string, client netip.Addr, now time.Time) {
+	if a := h.ways[wayTo{exit, client}]; a != nil && a.state == probed {
+		a.state, a.until = recovered, now.Add(relapse)
+		if a.bet && a.hold == betHold {
+			h.lost[client] = now.Add(noBets)
+		}
+	}
+}
+
+// Held lists what is not offered now: the exits' names by client.
+func (h *Health) Held() map[netip.Addr][]string {
+	out := map[netip.Addr][]string{}
+	for w, a := range h.ways {
+		if a.state == held {
+			out[w.client] = append(out[w.client], w.exit)
+		}
+	}
+	return out
+}
+
+// Tick ends what is over, and returns the clients for whom that changes what is offered.
+func (h *Health) Tick(now time.Time) (changed []netip.Addr) {
+	maps.DeleteFunc(h.lost, func(_ netip.Addr, until time.Time) bool { return !now.Before(until) })
+	for w, a := range h.ways {
+		if now.Before(a.until) {
+			continue
+		}
+		switch {
+		case a.state == held:
+			a.state, a.until = probed, now.Add(probeFor)
+			changed = append(changed, w.client)
+		case a.state == probed && a.hold < mostHold:
+			h.Fail(w.exit, w.client, now)
+			changed = append(changed, w.client)
+		default:
+			delete(h.ways, w)
+		}
+	}
+	return changed
+}

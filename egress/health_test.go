@@ -1,0 +1,147 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "waiting" for 20 ms, "heard" just now with more on the way, "idle".
+func flowsAt(kinds ...string) (flows []Flow) {
+	now := time.Unix(10, 0)
+	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
+	for _, k := range kinds {
+		f := Flow{Exit: k[:1]}
+		switch k[2:] {
+		case "stalled":
+			f.Silent, f.Heard, f.Stalled = ago(36), ago(36), now
+		case "waiting":
+			f.Silent, f.Heard = ago(20), ago(20)
+		case "heard":
+			f.Silent, f.Heard = ago(-1), ago(-1)
+		case "idle":
+			f.Heard = ago(500)
+		case "new":
+		default:
+			panic(k)
+		}
+		flows = append(flows, f)
+	}
+	return flows
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		flows []string
+		want  string
+	}{
+		{[]string{"a stalled", "b idle"}, "exits [a]"},
+		{[]string{"a stalled", "b new"}, "exits [a]"},
+		{[]string{"a stalled", "b heard"}, "exits [a]"},
+		{[]string{"a stalled", "a stalled", "b heard"}, "exits [a]"},
+		{[]string{"a stalled", "a idle", "b heard"}, "exits [a]"},
+		{[]string{"a stalled", "b waiting"}, "unsure"},            // the client, or the way back, may be silent
+		{[]string{"a stalled", "a waiting", "b heard"}, "unsure"}, // if the other is heard, it is not the exit
+		{[]string{"a stalled", "a heard", "b heard"}, "lost [0]"}, // one of parallel links, or a route that moved
+		{[]string{"a stalled", "a heard", "b stalled"}, "exits [b]lost [0]"},
+		{[]string{"a stalled", "b stalled"}, "silent"},
+		{[]string{"a stalled", "b stalled", "c idle"}, "exits [a b]"},
+		{[]string{"a stalled", "a stalled"}, ""}, // there is no other
+		{[]string{"a stalled"}, ""},
+		{[]string{"a heard", "b waiting"}, ""},
+	} {
+		v := Judge(flowsAt(c.flows...))
+		got := ""
+		for _, one := range []struct {
+			is   bool
+			text string
+		}{{len(v.Exits) > 0, fmt.Sprint("exits ", v.Exits)}, {len(v.Lost) > 0, fmt.Sprint("lost ", v.Lost)}, {v.Silent, "silent"}, {v.Unsure, "unsure"}} {
+			if one.is {
+				got += one.text
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v: %q, want %q (%+v)", c.flows, got, c.want, v)
+		}
+	}
+}
+
+// health is what happens to one exit and one client, at seconds.
+type healthRig struct {
+	*testing.T
+	*Health
+	client netip.Addr
+}
+
+func (r healthRig) at(s float64) time.Time {
+	return time.Unix(0, 0).Add(time.Duration(s * float64(time.Second)))
+}
+
+func (r healthRig) tick(s float64, wantChange, wantFit bool) {
+	r.Helper()
+	changed := slices.Contains(r.Tick(r.at(s)), r.client)
+	if fit := r.Fit("a", r.client); changed != wantChange || fit != wantFit {
+		r.Errorf("second %v: changed %v, fit %v; want %v, %v", s, changed, fit, wantChange, wantFit)
+	}
+}
+
+// An exit that failed a client is offered again after 5 s; if the client does not come within 15 s it is taken back for twice as long, and so on; 5 min are the most.
+func TestHoldDown(t *testing.T) {
+	r := healthRig{t, NewHealth(), netip.MustParseAddr("192.0.2.1")}
+	if !r.Fail("a", r.client, r.at(0)) || r.Fail("a", r.client, r.at(1)) {
+		t.Error("the first failure is news, the second is none")
+	}
+	if !r.Fit("b", r.client) || !r.Fit("a", netip.MustParseAddr("192.0.2.2")) {
+		t.Error("another exit, or another client, is held too")
+	}
+	r.tick(4.9, false, false)
+	r.tick(5, true, true)
+	r.tick(19.9, false, true)
+	r.tick(20, true, false)
+	r.tick(29.9, false, false)
+	r.tick(30, true, true)
+	r.Proven("a", r.client, r.at(31))
+	r.tick(50, false, true)
+	r.Fail("a", r.client, r.at(60))
+	r.tick(79.9, false, false) // within a minute of its return: 20 s
+	r.tick(80, true, true)
+	r.Proven("a", r.client, r.at(81))
+	r.tick(141, false, true)
+	r.Fail("a", r.client, r.at(200))
+	r.tick(204.9, false, false)
+	r.tick(205, true, true)
+	if end := 205.0; len(r.ways) != 1 {
+		t.Fatal(end)
+	}
+	for s := 206.0; len(r.ways) > 0; s++ {
+		if r.Tick(r.at(s)); s > 3600 {
+			t.Fatal("an exit that nobody comes back to is never forgotten")
+		}
+	}
+}
+
+// A bet lasts a second; one that was wrong is the last for ten minutes.
+func TestBet(t *testing.T) {
+	r := healthRig{t, NewHealth(), netip.MustParseAddr("192.0.2.1")}
+	if !r.Bet("a", r.client, r.at(0)) {
+		t.Fatal("the first bet was refused")
+	}
+	r.tick(1, true, true)
+	r.Proven("a", r.client, r.at(1.1))
+	if r.Bet("a", r.client, r.at(100)) {
+		t.Error("a second bet soon after one that was lost")
+	}
+	r.tick(602, false, true)
+	if !r.Bet("a", r.client, r.at(602)) {
+		t.Error("no bet ten minutes after one that was lost")
+	}
+	r.tick(603, true, true)
+	r.tick(618, true, false) // the client did not come: the exit had failed
+	r.tick(620, true, true)
+	r.Proven("a", r.client, r.at(621))
+	if !r.Bet("a", r.client, r.at(700)) {
+		t.Error("no bet after one that was won")
+	}
+}
