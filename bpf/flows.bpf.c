@@ -14,6 +14,9 @@
 #define MANY_BYTES 20000
 /* An answer to a single segment may wait this long at the peer: the delayed ACK of Linux. */
 #define DELAYED_ACK_NS (40 * NSEC_PER_MSEC)
+/* A single segment is sent again this much later than several: Linux allows for other peers' delayed ACKs (tcp_schedule_loss_probe). */
+#define ONE_SEGMENT_BYTES 1500
+#define ONE_SEGMENT_NS (200 * NSEC_PER_MSEC)
 /* No less slack than this, for timers and queues of the peer. */
 #define SLACK_NS (10 * NSEC_PER_MSEC)
 
@@ -51,6 +54,8 @@ static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 		return 1000 * NSEC_PER_MSEC; /* TCP's own first timeout (RFC 6298) */
 	if (s->next - s->acked >= MANY_BYTES)
 		return rtt + slack;
+	if (s->next - s->acked <= ONE_SEGMENT_BYTES)
+		slack += ONE_SEGMENT_NS;
 	return 3 * rtt + slack + DELAYED_ACK_NS;
 }
 
@@ -65,20 +70,27 @@ static __always_inline void tell(const struct plait_flow_key *key, const struct 
 	bpf_ringbuf_submit(e, 0);
 }
 
+static __always_inline void arm(struct flow *f, __u64 ns)
+{
+	f->stats.armed = 1;
+	if (bpf_timer_start(&f->timer, ns, 0))
+		f->stats.armed = 0;
+}
+
 static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 {
 	struct plait_flow_stats *s = &f->stats;
-	__u64 since = s->unanswered_at_ns, now, waited, patience;
+	__u64 since, now, waited, patience;
 
-	s->armed = 0;
+	__sync_lock_test_and_set(&s->armed, 0); /* first: what is sent from now on arms again */
+	since = s->unanswered_at_ns;
 	if (!since || s->stalled_at_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
 	waited = now - since;
 	patience = patience_ns(s);
 	if (waited < patience) {
-		s->armed = 1;
-		bpf_timer_start(&f->timer, patience - waited, 0);
+		arm(f, patience - waited);
 		return 0;
 	}
 	s->stalled_at_ns = now;
@@ -97,8 +109,12 @@ static __always_inline struct flow *flow_of(const struct plait_flow_key *key)
 	if (bpf_map_update_elem(&plait_flows, key, &none, BPF_NOEXIST))
 		return 0;
 	f = bpf_map_lookup_elem(&plait_flows, key);
-	if (!f || bpf_timer_init(&f->timer, &plait_flows, CLOCK_MONOTONIC))
+	if (!f)
 		return 0;
+	if (bpf_timer_init(&f->timer, &plait_flows, CLOCK_MONOTONIC)) {
+		bpf_map_delete_elem(&plait_flows, key);
+		return 0;
+	}
 	bpf_timer_set_callback(&f->timer, expired);
 	return f;
 }
@@ -113,7 +129,11 @@ int plait_flow_sent(struct __sk_buff *skb)
 	struct flow *f;
 	__u64 now;
 
-	if (!sk || !parse(skb, &seg, true) || !seg.payload || !bpf_map_lookup_elem(&plait_sources, seg.key.local))
+	if (!sk || !parse(skb, &seg, true) || !bpf_map_lookup_elem(&plait_sources, seg.key.local))
+		return TCX_NEXT;
+	if (seg.flags & TCP_FLAG_SYN)
+		bpf_map_delete_elem(&plait_flows, &seg.key); /* of a connection before this one */
+	if (!seg.payload || seg.flags & TCP_FLAG_SYN)
 		return TCX_NEXT;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -137,10 +157,8 @@ int plait_flow_sent(struct __sk_buff *skb)
 	__sync_fetch_and_add(&s->sent_bytes, seg.payload);
 	if (!s->unanswered_at_ns)
 		s->unanswered_at_ns = now;
-	if (!s->armed && !s->stalled_at_ns) {
-		s->armed = 1;
-		bpf_timer_start(&f->timer, patience_ns(s), 0);
-	}
+	if (!s->armed && !s->stalled_at_ns)
+		arm(f, patience_ns(s));
 	return TCX_NEXT;
 }
 
@@ -150,23 +168,27 @@ int plait_flow_heard(struct __sk_buff *skb)
 	struct plait_flow_stats *s;
 	struct segment seg;
 	struct flow *f;
+	__s32 ahead;
 
-	if (!parse(skb, &seg, false))
+	if (!parse(skb, &seg, false) || seg.flags & TCP_FLAG_RST)
 		return TCX_NEXT;
 	f = bpf_map_lookup_elem(&plait_flows, &seg.key);
 	if (!f)
 		return TCX_NEXT;
 	s = &f->stats;
 	/* The peer's own data proves nothing about the way there; an ACK without data answers something, be it out of order. */
-	if (seg.payload && seg.acknowledged == s->acked)
+	ahead = seg.acknowledged - s->acked;
+	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
 	s->acked = seg.acknowledged;
 	s->heard_at_ns = bpf_ktime_get_ns();
-	s->unanswered_at_ns = seg.acknowledged == s->next ? 0 : s->heard_at_ns;
+	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
 	if (s->stalled_at_ns) {
 		s->stalled_at_ns = 0;
 		tell(&seg.key, s);
 	}
+	if (s->unanswered_at_ns && !s->armed)
+		arm(f, patience_ns(s));
 	return TCX_NEXT;
 }
 

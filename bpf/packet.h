@@ -41,11 +41,14 @@ struct tcp_header {
 	__be16 window;
 };
 
+enum { TCP_FLAG_SYN = 2, TCP_FLAG_RST = 4 };
+
 struct segment {
 	struct plait_flow_key key;
 	__u32 sequence;
 	__u32 acknowledged;
 	__u32 payload; /* bytes */
+	__u32 flags;
 };
 
 static __always_inline bool load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)
@@ -99,14 +102,13 @@ static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bo
 	int version = inner(skb, &ip6, &offset);
 
 	if (version == 6) {
-		if (!ip6.payload_length)
-			return false; /* a jumbogram (BIG TCP) tells its length elsewhere */
 		__builtin_memcpy(source, ip6.source, 16);
 		__builtin_memcpy(destination, ip6.destination, 16);
 		length = bpf_ntohs(ip6.payload_length);
 		offset += sizeof(ip6);
 	} else {
-		if (version != 4 || !load(skb, offset, &ip4, sizeof(ip4)) || ip4.protocol != IPPROTO_TCP)
+		if (version != 4 || !load(skb, offset, &ip4, sizeof(ip4)) || ip4.protocol != IPPROTO_TCP ||
+		    ip4.fragment & bpf_htons(0x1fff))
 			return false;
 		mapped(source, ip4.source);
 		mapped(destination, ip4.destination);
@@ -119,7 +121,10 @@ static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bo
 	seg->key.remote_port = bpf_ntohs(outgoing ? tcp.destination : tcp.source);
 	seg->sequence = bpf_ntohl(tcp.sequence);
 	seg->acknowledged = bpf_ntohl(tcp.acknowledged);
+	if (length < (tcp.offset >> 4) * 4)
+		return false; /* a jumbogram (BIG TCP) tells its length elsewhere */
 	seg->payload = length - (tcp.offset >> 4) * 4;
+	seg->flags = tcp.flags;
 	return true;
 }
 

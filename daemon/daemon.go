@@ -304,7 +304,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	d.exits.questions(questions)
 	running.Go(func() { failed <- serve(ctx, control, questions) })
 	if metrics != nil {
-		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d)) })
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits)) })
 	}
 	if o.Ready != nil {
 		o.Ready()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/mptcp"
@@ -24,6 +25,8 @@ const (
 	settleQuiet = time.Second
 	// repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
 	repairEvery = 10 * time.Second
+	// lookEvery is how often the flows' counters are read, unless that takes more than a fiftieth of the time.
+	lookEvery = time.Second
 	// journalLength is how many changes of the kernel's state are remembered for plait egress log; the daemon's log has all.
 	journalLength = 1000
 )
@@ -43,6 +46,7 @@ type exits struct {
 	kernel  *route.Kernel // nil unless the mode is on
 	settled bool          // the plan is complete enough to be the kernel's
 	health  *egress.Health
+	traffic *egress.Traffic[bpf.FlowKey]
 	journal []JournalEntry                 // the latest last
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 }
@@ -72,6 +76,11 @@ func (x *exits) say(text string) {
 func (x *exits) reachable(client, own netip.Addr) []mptcp.ExitAddress {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.flows != nil {
+		if err := x.flows.watch(own); err != nil {
+			x.logf("%v", err)
+		}
+	}
 	var out []mptcp.ExitAddress
 	for _, way := range x.plan.Reachable(client) {
 		if a, ok := x.byExit[way.Exit][client.Is4()]; ok && x.health.Fit(way.Exit, client) {
@@ -154,9 +163,6 @@ func (x *exits) openKernel(directory string) error {
 		return err
 	}
 	x.kernel, x.mptcp = kernel, service
-	if x.flows, err = openFlows(x.config.Interface, append(addresses, x.config.Address)); err != nil {
-		x.logf("failures of exits are left to BGP: %v", err)
-	}
 	return nil
 }
 
@@ -170,7 +176,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
@@ -194,6 +200,13 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 			return nil, err
 		}
 	}
+	sources := []netip.Addr{c.Address}
+	for _, e := range c.Exits {
+		sources = append(sources, e.Addresses...)
+	}
+	if x.flows, err = openFlows(c.Interface, sources); err != nil {
+		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
+	}
 	if x.speaker, err = bgp.Start(ctx, config, x.handle); err != nil {
 		return nil, errors.Join(err, x.close())
 	}
@@ -212,6 +225,22 @@ func (x *exits) begin() {
 	}
 }
 
+// look reads the flows' counters and returns how long that took.
+func (x *exits) look(now time.Time) time.Duration {
+	if x.flows == nil {
+		return 0
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	flows, err := x.flows.count(x.exitOf)
+	if err != nil {
+		x.logf("%v", err)
+		return 0
+	}
+	x.traffic.Look(flows, now)
+	return time.Since(now)
+}
+
 // run watches over the lever until ctx ends.
 func (x *exits) run(ctx context.Context) error {
 	failed := make(chan error, 2)
@@ -222,11 +251,13 @@ func (x *exits) run(ctx context.Context) error {
 	if x.mptcp != nil {
 		go func() { failed <- x.mptcp.Run(ctx) }()
 	}
-	if x.flows != nil {
+	if x.flows != nil && x.mptcp != nil {
 		go func() { failed <- x.runFlows() }()
 	}
 	recovery := time.NewTicker(time.Second)
 	defer recovery.Stop()
+	look := time.NewTimer(lookEvery)
+	defer look.Stop()
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
 	defer x.quiet.Stop()
@@ -250,9 +281,11 @@ func (x *exits) run(ctx context.Context) error {
 			}
 			x.mu.Unlock()
 		case now := <-recovery.C:
-			if x.flows != nil {
+			if x.flows != nil && x.mptcp != nil {
 				x.recover(now)
 			}
+		case now := <-look.C:
+			look.Reset(max(lookEvery, 50*x.look(now)))
 		case <-repair.C:
 			x.mu.Lock()
 			if x.settled {
@@ -267,13 +300,14 @@ func (x *exits) run(ctx context.Context) error {
 func (x *exits) close() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.kernel == nil {
-		return nil
-	}
-	err := errors.Join(mptcp.TurnOff(x.saved), x.kernel.Remove())
+	var err error
 	if x.flows != nil {
-		err = errors.Join(err, x.flows.Close())
+		err = x.flows.Close()
 	}
+	if x.kernel == nil {
+		return err
+	}
+	err = errors.Join(err, mptcp.TurnOff(x.saved), x.kernel.Remove())
 	x.kernel.Close()
 	x.kernel = nil
 	return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +11,12 @@ import (
 	"plait.dev/plait/egress/mptcp"
 )
 
-// judgeAgain is after what time a stall that could not be judged is looked at again.
-const judgeAgain = 10 * time.Millisecond
+// A stall that cannot be judged yet is looked at again after judgeSoon while it is young, then after judgeLate, and whenever a flow is heard, until it ends.
+const (
+	judgeSoon = 10 * time.Millisecond
+	judgeLate = time.Second
+	young     = 2 * time.Second
+)
 
 // exitOf is the exit that packets from an address of this host to the client leave through; empty if it is none that is configured. The caller has x.mu.
 func (x *exits) exitOf(local, client netip.Addr) string {
@@ -31,7 +34,7 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	f := egress.Flow{Exit: x.exitOf(ends.Local.Addr(), ends.Remote.Addr())}
 	stats, ok := x.flows.stats(ends)
 	if !ok {
-		return f
+		return f // nothing was sent on it yet
 	}
 	at := func(ns uint64) time.Time {
 		if ns == 0 {
@@ -43,42 +46,71 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	return f
 }
 
-// judge looks at connections with a stalled subflow, lets go of exits that fail their clients, and returns the subflows to look at again.
-func (x *exits) judge(stalled map[mptcp.Ends]bool) (again map[mptcp.Ends]bool) {
-	again, lost := map[mptcp.Ends]bool{}, map[mptcp.Ends]bool{}
+// act does what a verdict says, and returns the subflows to close. The caller has x.mu.
+func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed bool, lost []mptcp.Ends) {
+	for _, exit := range v.Exits {
+		if x.health.Fail(exit, g.Client, now) {
+			changed = true
+			x.say("exit " + exit + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
+		}
+	}
+	if main := x.plan.MainExit(g.Client); v.Silent && x.health.Bet(main, g.Client, now) {
+		changed = true
+		x.say("all exits are silent for " + g.Client.String() + ": betting that it is " + main + ", the best path's")
+	}
+	for _, i := range v.Lost {
+		lost = append(lost, g.Subflows[i].Ends())
+		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: nothing arrives on it, while others of its exit are well")
+	}
+	return changed, lost
+}
+
+// judge looks at the connections with stalled subflows, lets go of exits that fail their clients, and returns the stalls that are not over.
+func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time {
+	some := make(map[mptcp.Ends]bool, len(stalled))
+	for e := range stalled {
+		some[e] = true
+	}
+	left, lost := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}
 	var clients []netip.Addr
-	for _, subflows := range x.mptcp.Around(stalled) {
-		client := subflows[0].Ends().Remote.Addr()
+	for _, g := range x.mptcp.Around(some) {
 		x.mu.Lock()
-		observed := make([]egress.Flow, len(subflows))
-		for i, s := range subflows {
+		now := time.Unix(0, int64(monotonicNs()))
+		observed := make([]egress.Flow, len(g.Subflows))
+		for i, s := range g.Subflows {
 			observed[i] = x.observed(s)
 		}
-		verdict := egress.Judge(observed)
-		for _, exit := range verdict.Exits {
-			if x.health.Fail(exit, client, time.Now()) {
-				clients = append(clients, client)
-				x.say("exit " + exit + " does not bring packets to " + client.String() + ": not used for this client until it is tried again")
-			}
-		}
-		if main := x.plan.MainExit(client); verdict.Silent && x.health.Bet(main, client, time.Now()) {
-			clients = append(clients, client)
-			x.say("all exits are silent for " + client.String() + ": betting that it is " + main + ", the best path's")
-		}
-		for _, i := range verdict.Lost {
-			lost[subflows[i].Ends()] = true
-			x.say("subflow " + subflows[i].Local.String() + " to " + subflows[i].Remote.String() + " is closed: nothing arrives on it, while others of its exit are well")
-		}
+		changed, closing := x.act(egress.Judge(observed, now), g, time.Now())
 		x.mu.Unlock()
-		for _, s := range subflows {
-			if verdict.Unsure && stalled[s.Ends()] {
-				again[s.Ends()] = true
+		if changed {
+			clients = append(clients, g.Client)
+		}
+		for _, e := range closing {
+			lost[e] = true
+		}
+		for i, s := range g.Subflows {
+			if since, pending := stalled[s.Ends()]; pending && !observed[i].Stalled.IsZero() {
+				left[s.Ends()] = since
 			}
 		}
 	}
 	x.mptcp.Act(clients...)
 	x.mptcp.Drop(lost)
-	return again
+	return left
+}
+
+// again is when stalls are to be judged again; nil: never.
+func again(stalled map[mptcp.Ends]time.Time) <-chan time.Time {
+	if len(stalled) == 0 {
+		return nil
+	}
+	wait := judgeLate
+	for _, since := range stalled {
+		if time.Since(since) < young {
+			wait = judgeSoon
+		}
+	}
+	return time.After(wait)
 }
 
 // runFlows hears of stalled flows until the kernel half is closed.
@@ -95,7 +127,7 @@ func (x *exits) runFlows() error {
 			events <- e
 		}
 	}()
-	var pending map[mptcp.Ends]bool
+	stalled := map[mptcp.Ends]time.Time{}
 	var later <-chan time.Time
 	for {
 		select {
@@ -105,18 +137,16 @@ func (x *exits) runFlows() error {
 			}
 			return err
 		case e := <-events:
-			if !e.stalled {
-				delete(pending, e.ends)
-				continue
+			if e.stalled {
+				stalled[e.ends] = time.Now()
+			} else {
+				delete(stalled, e.ends)
 			}
-			if pending == nil {
-				pending = map[mptcp.Ends]bool{}
-			}
-			pending[e.ends] = true
 		case <-later:
 		}
-		if len(events) == 0 && len(pending) > 0 {
-			pending, later = x.judge(pending), time.After(judgeAgain)
+		if len(events) == 0 && len(stalled) > 0 {
+			stalled = x.judge(stalled)
+			later = again(stalled)
 		}
 	}
 }
@@ -124,12 +154,24 @@ func (x *exits) runFlows() error {
 // recover offers exits again whose hold-down is over, and takes them back where no client came.
 func (x *exits) recover(now time.Time) {
 	x.mu.Lock()
-	clients := x.health.Tick(now)
+	ailing := x.health.Clients()
+	x.mu.Unlock()
+	present := map[netip.Addr]bool{}
+	for _, c := range ailing {
+		present[c] = x.mptcp.Present(c)
+	}
+	x.mu.Lock()
+	clients := x.health.Tick(now, func(c netip.Addr) bool { return present[c] })
+	held := x.health.Held()
 	for _, c := range clients {
-		x.say("exits of " + c.String() + " not used: " + strings.Join(x.health.Held()[c], " "))
+		if exits := held[c]; len(exits) > 0 {
+			x.say("nothing came through for " + c.String() + ": still not used: " + strings.Join(exits, " "))
+		} else {
+			x.say("all exits are offered again to " + c.String())
+		}
 	}
 	x.mu.Unlock()
-	x.mptcp.Act(slices.Compact(clients)...)
+	x.mptcp.Act(clients...)
 }
 
 // joined is the proof that an exit is well for a client.

@@ -65,6 +65,20 @@ type ExitStatus struct {
 	Addresses   []netip.Addr   `json:"addresses"`
 	Routes      int            `json:"routes"`
 	SIDs        map[string]int `json:"sids"` // how many routes lead to each
+	// Traffic is there if the kernel can watch flows.
+	Traffic *TrafficStatus `json:"traffic,omitempty"`
+}
+
+// TrafficStatus is what was measured of the TCP flows through an exit, from its own addresses and from this host's where it is the best path's.
+type TrafficStatus struct {
+	Flows        int     `json:"flows"` // active in the last second
+	AckedBytes   uint64  `json:"acked_bytes"`
+	SentSegments uint64  `json:"sent_segments"`
+	Resent       uint64  `json:"resent_segments"`
+	GoodputMbps  float64 `json:"goodput_mbps"`
+	LossPercent  float64 `json:"loss_percent"` // segments sent again
+	RTTMs        float64 `json:"rtt_ms"`       // 0: nothing was acknowledged lately
+	SharePercent float64 `json:"share_percent"`
 }
 
 // RefusedStatus is why some routes are not used.
@@ -140,6 +154,23 @@ func (x *exits) summary() *EgressSummary {
 	return out
 }
 
+// measured adds the traffic to exits. The caller has x.mu.
+func (x *exits) measured(exits []ExitStatus) {
+	traffic, all := x.traffic.Exits(), 0.0
+	for _, t := range traffic {
+		all += t.GoodputBps
+	}
+	for i := range exits {
+		t := traffic[exits[i].Name]
+		s := TrafficStatus{Flows: t.Flows, AckedBytes: t.AckedBytes, SentSegments: t.SentSegments, Resent: t.Resent,
+			GoodputMbps: t.GoodputBps / 1e6, LossPercent: t.LossPercent, RTTMs: t.RTTMs}
+		if all > 0 {
+			s.SharePercent = 100 * t.GoodputBps / all
+		}
+		exits[i].Traffic = &s
+	}
+}
+
 // status counts what the plan has.
 func (x *exits) status() EgressStatus {
 	out := EgressStatus{Mode: x.config.Mode}
@@ -164,6 +195,9 @@ func (x *exits) status() EgressStatus {
 	byTable := map[uint32]*ExitStatus{}
 	for _, e := range x.config.Exits {
 		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: e.Addresses, SIDs: map[string]int{}})
+	}
+	if x.flows != nil {
+		x.measured(out.Exits)
 	}
 	for i := range out.Exits {
 		byTable[out.Exits[i].Table] = &out.Exits[i]

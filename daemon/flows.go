@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
@@ -24,6 +25,8 @@ type flows struct {
 	*ebpf.Collection
 	links  []io.Closer
 	events *ringbuf.Reader
+	// watched are the addresses whose flows are watched.
+	watched map[netip.Addr]bool
 }
 
 // openFlows needs Linux 6.6 or newer (tcx).
@@ -37,7 +40,7 @@ func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error)
 		return nil, err
 	}
 	_ = rlimit.RemoveMemlock()
-	f = &flows{}
+	f = &flows{watched: map[netip.Addr]bool{}}
 	if f.Collection, err = ebpf.NewCollection(spec); err != nil {
 		return nil, fmt.Errorf("load the programs that watch flows into the kernel: %w", err)
 	}
@@ -48,8 +51,8 @@ func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error)
 		}
 	}()
 	for _, a := range sources {
-		if err := f.Maps[bpf.FlowsMapPlaitSources].Put(bpf.Source{Address: a.As16()}, uint8(1)); err != nil {
-			return nil, fmt.Errorf("watch the flows of address %v: %w", a, err)
+		if err := f.watch(a); err != nil {
+			return nil, err
 		}
 	}
 	if f.events, err = ringbuf.NewReader(f.Maps[bpf.FlowsMapPlaitFlowEvents]); err != nil {
@@ -66,6 +69,18 @@ func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error)
 		f.links = append(f.links, l)
 	}
 	return f, nil
+}
+
+// watch adds an address of this host. It is for one goroutine at a time.
+func (f *flows) watch(a netip.Addr) error {
+	if f.watched[a] {
+		return nil
+	}
+	if err := f.Maps[bpf.FlowsMapPlaitSources].Put(bpf.Source{Address: a.As16()}, uint8(1)); err != nil {
+		return fmt.Errorf("watch the flows of address %v: %w", a, err)
+	}
+	f.watched[a] = true
+	return nil
 }
 
 // flowEvent says that a flow stalls, or is heard again.
@@ -104,6 +119,27 @@ func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
 	key := bpf.FlowKey{Local: e.Local.Addr().As16(), Remote: e.Remote.Addr().As16(), LocalPort: e.Local.Port(), RemotePort: e.Remote.Port()}
 	err := f.Maps[bpf.FlowsMapPlaitFlows].Lookup(&key, &v)
 	return v.Stats, err == nil
+}
+
+// count reads what all flows have done.
+func (f *flows) count(exit func(local, client netip.Addr) string) (map[bpf.FlowKey]egress.FlowCount, error) {
+	const atOnce = 4096
+	out := map[bpf.FlowKey]egress.FlowCount{}
+	keys, values := make([]bpf.FlowKey, atOnce), make([]bpf.FlowsFlow, atOnce)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := f.Maps[bpf.FlowsMapPlaitFlows].BatchLookup(&cursor, keys, values, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("read the flows: %w", err)
+		}
+		for i := range n {
+			e, s := endsOf(keys[i]), &values[i].Stats
+			out[keys[i]] = egress.FlowCount{Exit: exit(e.Local.Addr(), e.Remote.Addr()), AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs}
+		}
+		if err != nil {
+			return out, nil
+		}
+	}
 }
 
 // Close takes the programs out of the kernel.

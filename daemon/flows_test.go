@@ -88,4 +88,11 @@ func TestFlowStalls(t *testing.T) {
 	if s, _ := f.stats(ends); s.Stalls != 1 || s.RetransmittedSegments == 0 {
 		t.Errorf("%+v, want one stall and retransmissions", s)
 	}
+	talk(watched.server, 1)
+	h.must(watched.server.CloseWrite())
+	select { // longer than any patience here
+	case e := <-events:
+		t.Errorf("%+v: the end of a connection is no stall", e)
+	case <-time.After(time.Second):
+	}
 }

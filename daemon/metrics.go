@@ -152,9 +152,12 @@ func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // metricsHandler answers Prometheus.
-func metricsHandler(d interface{ Status() Status }) http.Handler {
+func metricsHandler(d interface{ Status() Status }, x *exits) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{d.Status, counterMetrics()})
+	if x != nil {
+		registry.MustRegister(exitsCollector{x})
+	}
 	m := http.NewServeMux()
 	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return m

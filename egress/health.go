@@ -34,22 +34,30 @@ type Flow struct {
 	Heard time.Time
 }
 
+// leastIdle is how long a flow must be silent, or three times as long as was patience with it, before an exit that has nothing on the way counts as well: phones
+// and radios sleep, and the first packets after a pause wait for them.
+const leastIdle = 200 * time.Millisecond
+
 // fresh is how old a sign of life may be, when a stall is found, to show that the way back and the client are well.
 const fresh = 10 * time.Millisecond
 
 // stall is what the stalled flows of an exit say.
-type stall struct{ at time.Time } // when the first one was found
+type stall struct {
+	at   time.Time // when the first one was found
+	long bool      // one has been silent for so long that an idle exit counts as well
+}
 
-func stalls(flows []Flow) map[string]stall {
+func stalls(flows []Flow, now time.Time) map[string]stall {
 	out := map[string]stall{}
 	for _, f := range flows {
-		if f.Stalled.IsZero() {
+		if f.Stalled.IsZero() || f.Exit == "" {
 			continue
 		}
 		s, ok := out[f.Exit]
 		if !ok || f.Stalled.Before(s.at) {
 			s.at = f.Stalled
 		}
+		s.long = s.long || now.Sub(f.Silent) >= max(leastIdle, 3*f.Stalled.Sub(f.Silent))
 		out[f.Exit] = s
 	}
 	return out
@@ -68,8 +76,8 @@ type Verdict struct {
 }
 
 // Judge looks at the flows of one connection. Where all are silent alike, it is not the exits.
-func Judge(flows []Flow) (v Verdict) {
-	failing, well := stalls(flows), map[string]bool{}
+func Judge(flows []Flow, now time.Time) (v Verdict) {
+	failing, well := stalls(flows, now), map[string]bool{}
 	for _, f := range flows {
 		s, stalls := failing[f.Exit]
 		switch {
@@ -81,7 +89,7 @@ func Judge(flows []Flow) (v Verdict) {
 			delete(failing, f.Exit)
 		}
 	}
-	var last time.Time
+	last, long := time.Time{}, true
 	for i, f := range flows {
 		s, fails := failing[f.Exit]
 		switch {
@@ -92,13 +100,14 @@ func Judge(flows []Flow) (v Verdict) {
 			if s.at.After(last) {
 				last = s.at
 			}
+			long = long && s.long
 		}
 	}
 	for _, f := range flows {
 		if slices.Contains(v.Exits, f.Exit) || !f.Stalled.IsZero() {
 			continue
 		}
-		if f.Silent.IsZero() || f.Heard.After(last.Add(-fresh)) {
+		if f.Silent.IsZero() && long || f.Heard.After(last.Add(-fresh)) {
 			return v
 		}
 		v.Unsure = true
@@ -155,7 +164,7 @@ func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
 // Bet is for an exit whose flows are as silent as those of all others: what they carry is sent again through another at once, in case the exit has failed in both
 // directions and the way back of all leads over it. A bet is lost if the exit is found well soon after; then none is made on this client for a while.
 func (h *Health) Bet(exit string, client netip.Addr, now time.Time) bool {
-	if now.Before(h.lost[client]) || !h.Fail(exit, client, now) {
+	if exit == "" || now.Before(h.lost[client]) || !h.Fail(exit, client, now) {
 		return false
 	}
 	a := h.ways[wayTo{exit, client}]
@@ -182,6 +191,16 @@ func (h *Health) Proven(exit string, client netip.Addr, now time.Time) {
 	}
 }
 
+// Clients are those with an exit that failed lately, each once.
+func (h *Health) Clients() []netip.Addr {
+	out := make([]netip.Addr, 0, len(h.ways))
+	for w := range h.ways {
+		out = append(out, w.client)
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
 // Held lists what is not offered now: the exits' names by client.
 func (h *Health) Held() map[netip.Addr][]string {
 	out := map[netip.Addr][]string{}
@@ -193,8 +212,8 @@ func (h *Health) Held() map[netip.Addr][]string {
 	return out
 }
 
-// Tick ends what is over, and returns the clients for whom that changes what is offered.
-func (h *Health) Tick(now time.Time) (changed []netip.Addr) {
+// Tick ends what is over, and returns the clients for whom that changes what is offered. A client without connections cannot come back: its exits are forgotten.
+func (h *Health) Tick(now time.Time, present func(netip.Addr) bool) (changed []netip.Addr) {
 	maps.DeleteFunc(h.lost, func(_ netip.Addr, until time.Time) bool { return !now.Before(until) })
 	for w, a := range h.ways {
 		if now.Before(a.until) {
@@ -204,7 +223,7 @@ func (h *Health) Tick(now time.Time) (changed []netip.Addr) {
 		case a.state == held:
 			a.state, a.until = probed, now.Add(probeFor)
 			changed = append(changed, w.client)
-		case a.state == probed && a.hold < mostHold:
+		case a.state == probed && a.hold < mostHold && present(w.client):
 			h.Fail(w.exit, w.client, now)
 			changed = append(changed, w.client)
 		default:

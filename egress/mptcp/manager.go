@@ -217,24 +217,48 @@ const sliceOfWork = 64
 
 // having returns the connections that have one of some subflows.
 func (m *Manager) having(some map[Ends]bool) (out []*connection) {
-	clients := map[netip.Addr]bool{}
-	for e := range some {
-		clients[e.Remote.Addr()] = true
-	}
 	for _, c := range m.byToken {
-		if clients[c.client] && slices.ContainsFunc(c.subflows, func(s Subflow) bool { return some[s.Ends()] }) {
+		if slices.ContainsFunc(c.subflows, func(s Subflow) bool { return some[s.Ends()] }) {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// Around returns all subflows of each connection that has one of these.
-func (m *Manager) Around(some map[Ends]bool) (out [][]Subflow) {
+// Group is the subflows of one connection to its client's first address.
+type Group struct {
+	Client   netip.Addr
+	Subflows []Subflow
+}
+
+// Around returns the group of each connection that has one of these subflows.
+func (m *Manager) Around(some map[Ends]bool) (out []Group) {
 	for _, c := range m.having(some) {
-		out = append(out, slices.Clone(c.subflows))
+		if !c.ready || c.closing {
+			continue
+		}
+		out = append(out, Group{c.client, slices.DeleteFunc(slices.Clone(c.subflows), func(s Subflow) bool { return s.Remote.Addr().Unmap() != c.client })})
 	}
 	return out
+}
+
+// Act does at once what is to be done for the connections of clients whose exits changed.
+func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
+	for _, c := range m.byToken {
+		if clients[c.client] {
+			m.reconcile(c, now)
+		}
+	}
+}
+
+// Present says whether a client has connections.
+func (m *Manager) Present(client netip.Addr) bool {
+	for _, c := range m.byToken {
+		if c.client == client && !c.closing {
+			return true
+		}
+	}
+	return false
 }
 
 // Drop closes subflows that bring nothing to their client, if their connection has others, and lets the client open them anew, with another port. The one the
@@ -246,7 +270,9 @@ func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 			if !some[s.Ends()] {
 				continue
 			}
-			m.renew(c, s.addr(), now)
+			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
+				m.renew(c, s.addr(), now)
+			}
 			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
 				c.subflows = slices.Delete(c.subflows, i, i+1)
 			}

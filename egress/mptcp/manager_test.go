@@ -105,7 +105,7 @@ func TestDrop(t *testing.T) {
 	}
 	r.took()
 	some := map[Ends]bool{a.Ends(): true}
-	if around := r.m.Around(some); len(around) != 1 || len(around[0]) != 2 {
+	if around := r.m.Around(some); len(around) != 1 || len(around[0].Subflows) != 2 {
 		t.Errorf("around %v: %v, want the two subflows of connection 1", some, around)
 	}
 	r.m.Drop(some, r.now)
@@ -115,7 +115,7 @@ func TestDrop(t *testing.T) {
 	r.wants("announce 192.0.2.11")
 	r.reach()
 	r.handle(r.open(2, "192.0.2.1:80", "198.51.100.2:1000")...)
-	for _, s := range r.m.Around(map[Ends]bool{{netip.MustParseAddrPort("192.0.2.1:80"), netip.MustParseAddrPort("198.51.100.2:1000")}: true})[0] {
+	for _, s := range r.m.Around(map[Ends]bool{{netip.MustParseAddrPort("192.0.2.1:80"), netip.MustParseAddrPort("198.51.100.2:1000")}: true})[0].Subflows {
 		r.m.Drop(map[Ends]bool{s.Ends(): true}, r.now)
 	}
 	r.wants("")

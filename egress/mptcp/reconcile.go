@@ -41,29 +41,35 @@ func find(want []ExitAddress, a netip.Addr) *ExitAddress {
 	return nil
 }
 
-// withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them, and the first one if it is to be
-// avoided. Remove
-// comes before Destroy, which makes the kernel forget the id.
+// closeWhere closes subflows, but never the last one, even if its exit no longer leads to the client: without it the connection would be lost.
+func (m *Manager) closeWhere(c *connection, unwanted func(i int, s Subflow) bool) {
+	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
+		s := c.subflows[i]
+		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
+			c.subflows = slices.Delete(c.subflows, i, i+1)
+		}
+	}
+}
+
+// withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them. Remove
+// comes before Destroy, which makes the kernel forget the id. A first subflow that is to be avoided is closed before all that: RM_ADDR would go by it.
 func (m *Manager) withdraw(c *connection, want []ExitAddress) {
+	if own := find(want, c.own); own != nil && own.Avoid {
+		m.closeWhere(c, func(_ int, s Subflow) bool {
+			return s.addr() == c.own && slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x.addr() != c.own && find(want, x.addr()) != nil })
+		})
+	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool {
 		if !c.ready || find(want, a.addr) != nil {
 			return false
 		}
 		return a.refused || m.done(c, &m.counts.Removes, m.kernel.Remove(c.token, a.id))
 	})
-	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
-		s := c.subflows[i]
+	m.closeWhere(c, func(i int, s Subflow) bool {
 		_, exit := m.ids[s.addr()]
-		unwanted := exit && s.addr() != c.own && find(want, s.addr()) == nil
-		if own := find(want, c.own); s.addr() == c.own && own != nil && own.Avoid {
-			unwanted = slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x.addr() != c.own && find(want, x.addr()) != nil })
-		}
 		excess := len(c.subflows) > m.config.MaxSubflows && i > 0
-		// The last one stays even if its exit no longer leads to the client: without it the connection would be lost.
-		if (unwanted || excess) && len(c.subflows) > 1 && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
-			c.subflows = slices.Delete(c.subflows, i, i+1)
-		}
-	}
+		return exit && s.addr() != c.own && find(want, s.addr()) == nil || excess
+	})
 }
 
 // prioritize sends MP_PRIO where a subflow's priority is not the wanted one.

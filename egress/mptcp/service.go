@@ -73,21 +73,30 @@ func (s *Service) Changed(prefixes ...netip.Prefix) {
 
 // Act is Changed for clients whose connections cannot wait: what is to be done for them is done when it returns, as far as the budget goes.
 func (s *Service) Act(clients ...netip.Addr) {
-	hosts := make([]netip.Prefix, len(clients))
-	for i, c := range clients {
-		hosts[i] = netip.PrefixFrom(c, c.BitLen())
+	if len(clients) == 0 {
+		return
+	}
+	some := map[netip.Addr]bool{}
+	for _, c := range clients {
+		some[c] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || len(hosts) == 0 {
-		return
+	if now := time.Now(); !s.ended {
+		s.manager.Act(some, now)
+		s.work(now)
 	}
-	s.manager.Changed(hosts...)
-	s.work(time.Now())
 }
 
-// Around returns the subflows of each connection that has one of these.
-func (s *Service) Around(some map[Ends]bool) [][]Subflow {
+// Present says whether a client has connections.
+func (s *Service) Present(client netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.Present(client)
+}
+
+// Around returns the subflows of each connection that has one of these, as Manager.Around does.
+func (s *Service) Around(some map[Ends]bool) []Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.manager.Around(some)

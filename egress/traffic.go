@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"math"
+	"time"
+)
+
+// FlowCount is what a flow has done since it began, and its smoothed round-trip time now.
+type FlowCount struct {
+	// Exit it leaves through; empty if that is none of the configured.
+	Exit                 string
+	AckedBytes           uint64
+	SentSegments, Resent uint32
+	SRTTUs               uint32
+}
+
+// ExitTraffic is what an exit's flows do together.
+type ExitTraffic struct {
+	// Flows that had something acknowledged at the last look.
+	Flows int
+	// AckedBytes, SentSegments (with those sent again) and Resent are totals since the first look.
+	AckedBytes, SentSegments, Resent uint64
+	// GoodputBps, LossPercent (segments sent again, of those sent) and RTTMs (mean over the bytes acknowledged; 0: nothing was) are of the last
+	// seconds: what is half a minute old counts a tenth.
+	GoodputBps, LossPercent, RTTMs float64
+}
+
+// fade is how long it takes until what happened counts a tenth.
+const fade = 30 * time.Second
+
+// sums are what ExitTraffic's last values are made of, fading.
+type sums struct{ seconds, bytes, sent, resent, rttBytes float64 }
+
+// Traffic adds up what flows do, by exit. K tells flows apart.
+type Traffic[K comparable] struct {
+	at    time.Time
+	last  map[K]FlowCount
+	exits map[string]*ExitTraffic
+	sums  map[string]*sums
+}
+
+// NewTraffic has seen nothing yet.
+func NewTraffic[K comparable]() *Traffic[K] {
+	return &Traffic[K]{exits: map[string]*ExitTraffic{}, sums: map[string]*sums{}}
+}
+
+// Exits is what there was at the last look, by exit.
+func (t *Traffic[K]) Exits() map[string]ExitTraffic {
+	out := make(map[string]ExitTraffic, len(t.exits))
+	for name, x := range t.exits {
+		out[name] = *x
+	}
+	return out
+}
+
+func (t *Traffic[K]) exit(name string) (*ExitTraffic, *sums) {
+	if t.exits[name] == nil {
+		t.exits[name], t.sums[name] = &ExitTraffic{}, &sums{}
+	}
+	return t.exits[name], t.sums[name]
+}
+
+// add is what a flow did since the last look. Its counters begin again if its addresses and ports are used anew.
+func (t *Traffic[K]) add(before, now FlowCount) {
+	if now.AckedBytes < before.AckedBytes || now.SentSegments < before.SentSegments || now.Resent < before.Resent {
+		before = FlowCount{}
+	}
+	x, s := t.exit(now.Exit)
+	bytes, sent, resent := now.AckedBytes-before.AckedBytes, now.SentSegments-before.SentSegments, now.Resent-before.Resent
+	if bytes > 0 {
+		x.Flows++
+	}
+	x.AckedBytes += bytes
+	x.SentSegments += uint64(sent)
+	x.Resent += uint64(resent)
+	s.bytes += float64(bytes)
+	s.sent += float64(sent)
+	s.resent += float64(resent)
+	s.rttBytes += float64(bytes) * float64(now.SRTTUs)
+}
+
+// Look takes in all flows there are. What the first look finds is where counting starts.
+func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
+	first, passed := t.last == nil, now.Sub(t.at)
+	keep := math.Pow(0.1, passed.Seconds()/fade.Seconds())
+	for name, s := range t.sums {
+		t.exits[name].Flows = 0
+		*s = sums{s.seconds*keep + passed.Seconds(), s.bytes * keep, s.sent * keep, s.resent * keep, s.rttBytes * keep}
+	}
+	for k, f := range flows {
+		if _, s := t.exit(f.Exit); s.seconds == 0 && !first {
+			s.seconds = passed.Seconds()
+		}
+		if !first {
+			t.add(t.last[k], f)
+		}
+	}
+	t.last, t.at = flows, now
+	for name, x := range t.exits {
+		s := t.sums[name]
+		x.GoodputBps, x.LossPercent, x.RTTMs = 0, 0, 0
+		if s.seconds > 0 {
+			x.GoodputBps = 8 * s.bytes / s.seconds
+		}
+		if s.sent > 0 {
+			x.LossPercent = 100 * s.resent / s.sent
+		}
+		if s.bytes > 0 {
+			x.RTTMs = s.rttBytes / s.bytes / 1000
+		}
+	}
+}

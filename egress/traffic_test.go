@@ -1,0 +1,49 @@
+package egress
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// Rates are those of the last seconds, totals those since the first look; what was there at the first look does not count.
+func TestTraffic(t *testing.T) {
+	traffic := NewTraffic[int]()
+	at := time.Unix(100, 0)
+	counts := map[int]FlowCount{1: {"a", 1e9, 1e6, 5000, 40_000}}
+	traffic.Look(counts, at)
+	if x := traffic.Exits()["a"]; x != (ExitTraffic{}) {
+		t.Errorf("after the first look: %+v", x)
+	}
+	for second := 1; second <= 100; second++ { // 8 Mbit/s and 1 % loss through a, twice as much and no loss through b
+		now := map[int]FlowCount{
+			1: {"a", 1e9 + uint64(second)*1e6, 1e6 + uint32(second)*1000, 5000 + uint32(second)*10, 40_000},
+			2: {"b", uint64(second) * 2e6, uint32(second) * 2000, 0, 20_000},
+		}
+		traffic.Look(now, at.Add(time.Duration(second)*time.Second))
+	}
+	near := func(name string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 0.005*want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	a, b := traffic.Exits()["a"], traffic.Exits()["b"]
+	near("goodput of a", a.GoodputBps, 8e6)
+	near("goodput of b", b.GoodputBps, 16e6)
+	near("loss of a", a.LossPercent, 1)
+	near("round trip of a", a.RTTMs, 40)
+	near("round trip of b", b.RTTMs, 20)
+	if a.AckedBytes != 100e6 || a.SentSegments != 100_000 || a.Resent != 1000 || a.Flows != 1 || b.AckedBytes != 200e6 || b.LossPercent != 0 {
+		t.Errorf("totals: %+v %+v", a, b)
+	}
+	// A flow with the same addresses and ports as one before counts from its beginning; without traffic, rates fade.
+	traffic.Look(map[int]FlowCount{1: {"a", 500, 2, 0, 40_000}}, at.Add(130*time.Second))
+	a, b = traffic.Exits()["a"], traffic.Exits()["b"]
+	if a.AckedBytes != 100e6+500 || b.Flows != 0 {
+		t.Errorf("%+v %+v", a, b)
+	}
+	if b.GoodputBps > 8e6 || b.GoodputBps == 0 {
+		t.Errorf("half a minute after the end: %v bit/s", b.GoodputBps)
+	}
+}
