@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
@@ -39,10 +38,9 @@ func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error)
 	if err != nil {
 		return nil, err
 	}
-	_ = rlimit.RemoveMemlock()
 	f = &flows{watched: map[netip.Addr]bool{}}
 	if f.Collection, err = ebpf.NewCollection(spec); err != nil {
-		return nil, fmt.Errorf("load the programs that watch flows into the kernel: %w", err)
+		return nil, fmt.Errorf("load the programs that watch flows into the kernel: %w", refused(err))
 	}
 	opened := f
 	defer func() {

@@ -62,11 +62,14 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 	if errors.Is(err, unix.EEXIST) {
 		return nil, errTaken // by one that came up meanwhile
 	}
+	if err != nil {
+		err = refused(err)
+	}
 	if verifier := new(ebpf.VerifierError); errors.As(err, &verifier) {
 		return nil, fmt.Errorf("load programs into the kernel: %w; the host is as before; report this with what uname -r says", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load programs into the kernel: %w", refused(err))
+		return nil, fmt.Errorf("load programs into the kernel: %w", err)
 	}
 	loaded := k // what is returned with an error is nil
 	defer func() {
