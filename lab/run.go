@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/experiment"
@@ -182,6 +183,10 @@ func (r *run) keep(i int, f *agent.File) error {
 // ready returns the machine to resume for the job: one whose routers have converged if it has any, else the one that
 // has just booted, for namespaces and links are made in less time than a machine is copied.
 func (l *Lab) ready(ctx context.Context, b *base, job *agent.Job, doing func(string)) (vm.State, error) {
+	now := time.Now()
+	if err := os.Chtimes(string(b.state), now, now); err != nil { // other runs remove what was not used for long
+		return "", err
+	}
 	if len(job.Spec.Routers) == 0 {
 		return b.state, nil
 	}

@@ -1,0 +1,41 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/vm"
+)
+
+// A machine that a run goes on using stays in the cache, however many others are made meanwhile.
+func TestMachineInUseStays(t *testing.T) {
+	l := &Lab{Cache: t.TempDir()}
+	dir := func(name string, age time.Duration) string {
+		path := filepath.Join(l.Cache, "state", name)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Now(), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	used, unused := dir("base-used", time.Hour), dir("base-unused", 30*time.Minute)
+	for i := range keepStates {
+		dir("topology-"+string(rune('a'+i)), time.Minute)
+	}
+	if _, err := l.ready(t.Context(), &base{state: vm.State(used)}, &agent.Job{Spec: &experiment.Spec{}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.prune()
+	if _, err := os.Stat(used); err != nil {
+		t.Errorf("the machine in use: %v", err)
+	}
+	if _, err := os.Stat(unused); err == nil {
+		t.Error("a machine that was not used for longer than the others is still there")
+	}
+}
