@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * tcx: the TCP flows that leave through an exit, inside SRv6 or not, with what their sockets measure; and a timer for each that says when what it
- * sends is answered no more. The exit's own packets pass unchanged, and so does everything else.
+ * sends is answered no more. No packet is changed.
  */
 #include "kernel.h"
 #include "packet.h"
@@ -59,14 +59,14 @@ static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 	return 3 * rtt + slack + DELAYED_ACK_NS;
 }
 
-static __always_inline void tell(const struct plait_flow_key *key, const struct plait_flow_stats *s)
+static __always_inline void tell(const struct plait_flow_key *key, bool stalled)
 {
 	struct plait_flow_event *e = bpf_ringbuf_reserve(&plait_flow_events, sizeof(*e), 0);
 
 	if (!e)
 		return;
 	e->key = *key;
-	e->stats = *s;
+	e->stalled = stalled;
 	bpf_ringbuf_submit(e, 0);
 }
 
@@ -95,7 +95,7 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	}
 	s->stalled_at_ns = now;
 	s->stalls++;
-	tell(key, s);
+	tell(key, true);
 	return 0;
 }
 
@@ -148,8 +148,6 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->retransmitted_segments = tp->total_retrans;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
-	s->min_rtt_us = tp->rtt_min.s[0].v;
-	s->sent_at_ns = now;
 	if (!s->sent_bytes)
 		s->acked = s->next = seg.sequence;
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
@@ -185,7 +183,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
 	if (s->stalled_at_ns) {
 		s->stalled_at_ns = 0;
-		tell(&seg.key, s);
+		tell(&seg.key, false);
 	}
 	if (s->unanswered_at_ns && !s->armed)
 		arm(f, patience_ns(s));

@@ -21,7 +21,6 @@ struct plait_flow_key {
 struct plait_flow_stats {
 	__u64 sent_bytes;	/* payload, retransmissions too */
 	__u64 acked_bytes;
-	__u64 sent_at_ns;	/* the last data */
 	__u64 heard_at_ns;	/* the last sign that what is sent arrives; 0: none yet */
 	__u64 unanswered_at_ns; /* since when data waits for a sign; 0: none does */
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
@@ -29,19 +28,16 @@ struct plait_flow_stats {
 	__u32 retransmitted_segments;
 	__u32 srtt_us;
 	__u32 mdev_us; /* mean deviation of the round-trip time times 4, as TCP adds it to its timeout */
-	__u32 min_rtt_us;
 	__u32 next; /* sequence number behind what was sent */
 	__u32 acked; /* what the peer expects next */
 	__u32 stalls;
 	__u32 armed; /* the timer runs */
-	__u32 pad;
 };
 
 /* Said when a flow stalls, and when it is heard again. */
 struct plait_flow_event {
 	struct plait_flow_key key;
-	__u32 pad;
-	struct plait_flow_stats stats;
+	__u32 stalled;
 };
 
 #endif

@@ -23,10 +23,9 @@ type FlowsFlow struct {
 }
 
 type FlowsPlaitFlowEvent struct {
-	_     structs.HostLayout
-	Key   FlowsPlaitFlowKey
-	Pad   uint32
-	Stats FlowsPlaitFlowStats
+	_       structs.HostLayout
+	Key     FlowsPlaitFlowKey
+	Stalled uint32
 }
 
 type FlowsPlaitFlowKey struct {
@@ -41,7 +40,6 @@ type FlowsPlaitFlowStats struct {
 	_                     structs.HostLayout
 	SentBytes             uint64
 	AckedBytes            uint64
-	SentAtNs              uint64
 	HeardAtNs             uint64
 	UnansweredAtNs        uint64
 	StalledAtNs           uint64
@@ -49,12 +47,10 @@ type FlowsPlaitFlowStats struct {
 	RetransmittedSegments uint32
 	SrttUs                uint32
 	MdevUs                uint32
-	MinRttUs              uint32
 	Next                  uint32
 	Acked                 uint32
 	Stalls                uint32
 	Armed                 uint32
-	Pad                   uint32
 }
 
 type FlowsPlaitSource struct {

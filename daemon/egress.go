@@ -31,13 +31,13 @@ const (
 	journalLength = 1000
 )
 
-// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, and run.
+// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, and run.
 type exits struct {
 	config  Egress
 	log     io.Writer
 	speaker *bgp.Speaker
 	mptcp   *mptcp.Service // nil unless the mode is on
-	flows   *flows         // nil unless the mode is on and the kernel can
+	flows   *flows         // nil if the kernel cannot
 	saved   string         // where the path manager there was is kept
 	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
 

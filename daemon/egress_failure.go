@@ -28,7 +28,7 @@ func (x *exits) exitOf(local, client netip.Addr) string {
 	return x.plan.MainExit(client)
 }
 
-// observed describes a subflow as egress.Failing wants it. The caller has x.mu.
+// observed describes a subflow as egress.Judge wants it. The caller has x.mu.
 func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	ends := s.Ends()
 	f := egress.Flow{Exit: x.exitOf(ends.Local.Addr(), ends.Remote.Addr())}

@@ -85,7 +85,6 @@ func (f *flows) watch(a netip.Addr) error {
 type flowEvent struct {
 	ends    mptcp.Ends
 	stalled bool
-	stats   bpf.FlowStats
 }
 
 // read waits for the next event. It returns os.ErrClosed after Close.
@@ -101,7 +100,7 @@ func (f *flows) read() (flowEvent, error) {
 		return flowEvent{}, fmt.Errorf("decode an event of a flow: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.FlowEvent{}))
 	}
 	e := (*bpf.FlowEvent)(unsafe.Pointer(unsafe.SliceData(record.RawSample)))
-	return flowEvent{endsOf(e.Key), e.Stats.StalledAtNs != 0, e.Stats}, nil
+	return flowEvent{endsOf(e.Key), e.Stalled != 0}, nil
 }
 
 func endsOf(k bpf.FlowKey) mptcp.Ends {

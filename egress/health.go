@@ -125,7 +125,6 @@ type ailment struct {
 	until time.Time // of the hold-down, of the probe, or of what is remembered of it
 	hold  time.Duration
 	state ailmentState
-	bet   bool
 }
 
 type ailmentState uint8
@@ -145,12 +144,12 @@ type Health struct {
 // NewHealth returns the health of exits that have never failed.
 func NewHealth() *Health { return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}} }
 
-// Fail says that packets to the client do not arrive through the exit. It returns whether that was not known.
-func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
+// fail begins a hold-down, of the given length if it is the first.
+func (h *Health) fail(exit string, client netip.Addr, now time.Time, first time.Duration) bool {
 	a := h.ways[wayTo{exit, client}]
 	switch {
 	case a == nil:
-		a = &ailment{hold: firstHold}
+		a = &ailment{hold: first}
 		h.ways[wayTo{exit, client}] = a
 	case a.state == held:
 		return false
@@ -161,18 +160,15 @@ func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
 	return true
 }
 
+// Fail says that packets to the client do not arrive through the exit. It returns whether that was not known.
+func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
+	return h.fail(exit, client, now, firstHold)
+}
+
 // Bet is for an exit whose flows are as silent as those of all others: what they carry is sent again through another at once, in case the exit has failed in both
 // directions and the way back of all leads over it. A bet is lost if the exit is found well soon after; then none is made on this client for a while.
 func (h *Health) Bet(exit string, client netip.Addr, now time.Time) bool {
-	if exit == "" || now.Before(h.lost[client]) || !h.Fail(exit, client, now) {
-		return false
-	}
-	a := h.ways[wayTo{exit, client}]
-	if !a.bet {
-		a.bet, a.hold = true, betHold
-		a.until = now.Add(betHold)
-	}
-	return true
+	return exit != "" && !now.Before(h.lost[client]) && h.fail(exit, client, now, betHold)
 }
 
 // Fit says whether the exit may be offered to the client.
@@ -185,7 +181,7 @@ func (h *Health) Fit(exit string, client netip.Addr) bool {
 func (h *Health) Proven(exit string, client netip.Addr, now time.Time) {
 	if a := h.ways[wayTo{exit, client}]; a != nil && a.state == probed {
 		a.state, a.until = recovered, now.Add(relapse)
-		if a.bet && a.hold == betHold {
+		if a.hold == betHold { // only that of a bet is so short
 			h.lost[client] = now.Add(noBets)
 		}
 	}

@@ -42,13 +42,14 @@ func (o *oracle) apply(updates []Update) {
 	o.make()
 }
 
-func (o *oracle) forget(reflector netip.Addr) {
+// withdrawals are what is heard when a reflector's session dies.
+func (o *oracle) withdrawals(reflector netip.Addr) (out []Update) {
 	for k := range o.routes {
 		if k.Reflector == reflector {
-			delete(o.routes, k)
+			out = append(out, Update{Key: k})
 		}
 	}
-	o.make()
+	return out
 }
 
 // announces says whether a route makes a destination reachable through an exit.

@@ -300,26 +300,6 @@ func (p *Plan) settle(touched []netip.Prefix) []Change {
 	return append(out, gone...)
 }
 
-// Forget is what to do when the session to a reflector is gone: everything it told is withdrawn.
-func (p *Plan) Forget(reflector netip.Addr) []Change {
-	var touched []netip.Prefix
-	for _, prefix := range p.prefixes() {
-		d := p.destinations[prefix]
-		before := len(d.paths)
-		d.paths = slices.DeleteFunc(d.paths, func(x path) bool {
-			if p.sources[x.source].reflector != reflector {
-				return false
-			}
-			p.release(prefix, x.shared)
-			return true
-		})
-		if len(d.paths) < before {
-			touched = append(touched, prefix)
-		}
-	}
-	return p.settle(touched)
-}
-
 // Apply takes in what reflectors told and returns what that changes in the kernel's tables, to be done in this order.
 func (p *Plan) Apply(updates []Update) []Change {
 	var touched []netip.Prefix

@@ -78,20 +78,15 @@ func TestPlanAgainstOracle(t *testing.T) {
 			o, kernel := newOracle(three), map[place]Entry{}
 			for range 300 {
 				before := maps.Clone(o.made)
-				var changes []Change
-				if r.IntN(40) == 0 {
-					dead := one(r, reflectors...)
-					o.forget(dead)
-					changes = p.Forget(dead)
-				} else {
-					updates := make([]Update, 1+r.IntN(6))
-					for i := range updates {
-						updates[i] = randomUpdate(r)
-					}
-					o.apply(updates)
-					changes = p.Apply(updates)
+				updates := make([]Update, 1+r.IntN(6))
+				for i := range updates {
+					updates[i] = randomUpdate(r)
 				}
-				for _, c := range changes {
+				if r.IntN(40) == 0 {
+					updates = o.withdrawals(one(r, reflectors...))
+				}
+				o.apply(updates)
+				for _, c := range p.Apply(updates) {
 					if err := put(kernel, c); err != nil {
 						t.Fatal(err)
 					}

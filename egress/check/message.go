@@ -63,10 +63,6 @@ const (
 	reply            // the target answered
 )
 
-func (k kind) String() string {
-	return [...]string{"nothing", "hop limit exceeded", "destination unreachable", "packet too big", "echo reply"}[k]
-}
-
 // heard is an ICMP message as far as it is about a packet of ours.
 type heard struct {
 	kind       kind
