@@ -323,6 +323,18 @@ func (w *world) sent(link int) int64 {
 	return n
 }
 
+// drained waits until a link has nothing left in its queue: it says nothing of what comes after.
+func (w *world) drained(link int) {
+	w.Helper()
+	w.until(fmt.Sprintf("empty queue on link %d", link), func() bool {
+		out, err := exec.Command("tc", "-n", w.server, "-s", "qdisc", "show", "dev", fmt.Sprintf("s%d", link)).Output()
+		if err != nil {
+			w.Fatal(err)
+		}
+		return strings.Contains(string(out), "backlog 0b 0p")
+	})
+}
+
 // subflows waits until the server's service knows of n subflows.
 func (w *world) subflows(s *Service, n int) {
 	w.Helper()

@@ -62,7 +62,7 @@ func TestReachabilityChangesDuringTransfer(t *testing.T) {
 			s.Changed()
 			w.subflows(s, 2)
 			w.until("one subflow less in the kernel", func() bool { return w.kernelSubflows() == 2 })
-			d.more(1_000_000) // what was in the queue is gone
+			w.drained(1)
 			before := w.sent(1)
 			d.more(4_000_000)
 			if n := w.sent(1) - before; n > 100_000 {
@@ -114,7 +114,8 @@ func TestBackup(t *testing.T) {
 	if inv := w.inventory(); len(inv.connections) != 1 || len(inv.connections[0].Subflows) != 2 || !inv.connections[0].Subflows[1].Backup {
 		t.Errorf("the kernel has %+v, want the second subflow as backup", inv.connections)
 	}
-	d.more(2_000_000) // what was in queues is gone
+	d.more(2_000_000) // what the subflow had been given is on its way
+	w.drained(1)
 	before := w.sent(1)
 	d.more(4_000_000)
 	if n := w.sent(1) - before; n > 100_000 {
@@ -125,6 +126,7 @@ func TestBackup(t *testing.T) {
 	s.Changed()
 	w.until("priorities", func() bool { st := s.Status(); return st.Priorities == 3 })
 	d.more(2_000_000)
+	w.drained(0)
 	before = w.sent(0)
 	d.more(4_000_000)
 	if n := w.sent(0) - before; n > 100_000 {
