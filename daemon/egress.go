@@ -73,22 +73,23 @@ func (x *exits) say(text string) {
 }
 
 // reachable is what the plan says to the path manager, less what does not bring packets to the client.
-func (x *exits) reachable(client, own netip.Addr) []mptcp.ExitAddress {
+func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.flows != nil {
-		if err := x.flows.watch(own); err != nil {
+		if err := x.flows.watch(p.Own.Addr()); err != nil {
 			x.logf("%v", err)
 		}
 	}
+	main := x.exitOf(p.Own.Addr(), p.Client)
 	var out []mptcp.ExitAddress
-	for _, way := range x.plan.Reachable(client) {
-		if a, ok := x.byExit[way.Exit][client.Is4()]; ok && x.health.Fit(way.Exit, client) {
-			out = append(out, mptcp.ExitAddress{Addr: a})
+	for _, way := range x.plan.Reachable(p.Client) {
+		if a, ok := x.byExit[way.Exit][p.Client.Is4()]; ok && x.health.Fit(way.Exit, p.Client) {
+			out = append(out, mptcp.ExitAddress{Addr: a, Same: way.Exit == main})
 		}
 	}
-	if !x.health.Fit(x.plan.MainExit(client), client) {
-		out = append(out, mptcp.ExitAddress{Addr: own, Avoid: true})
+	if !x.health.Fit(main, p.Client) {
+		out = append(out, mptcp.ExitAddress{Addr: p.Own.Addr(), Avoid: true})
 	}
 	return out
 }

@@ -96,7 +96,7 @@ func crowded(b *testing.B) (*Manager, *fake, time.Time) {
 		config.Exits = append(config.Exits, a)
 		exits = append(exits, ExitAddress{Addr: a})
 	}
-	config.Reachable = func(_, _ netip.Addr) []ExitAddress { return exits }
+	config.Reachable = func(Peer) []ExitAddress { return exits }
 	m, err := New(config, f)
 	if err != nil {
 		b.Fatal(err)

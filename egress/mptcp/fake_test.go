@@ -117,7 +117,7 @@ type rig struct {
 
 func newRig(t *testing.T, config Config) *rig {
 	r := &rig{T: t, fake: newFake(), now: time.Unix(1e9, 0)}
-	config.Reachable = func(_, _ netip.Addr) []ExitAddress { return r.exits }
+	config.Reachable = func(Peer) []ExitAddress { return r.exits }
 	if config.Exits == nil {
 		for _, a := range []string{a4, b4, a6, b6} {
 			config.Exits = append(config.Exits, netip.MustParseAddr(a))

@@ -109,7 +109,7 @@ func (w *world) reachExactly(exits ...ExitAddress) {
 	w.exits = exits
 }
 
-func (w *world) reachable(_, _ netip.Addr) []ExitAddress {
+func (w *world) reachable(Peer) []ExitAddress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.exits)

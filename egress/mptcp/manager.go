@@ -14,9 +14,9 @@ import (
 type Config struct {
 	// Exits are all EPE addresses of this host. Subflows on others are never touched.
 	Exits []netip.Addr
-	// Reachable says which exits reach a client, the best first, and may say something of own, the address its connection began on. It is called in the Manager's goroutine when a connection is established,
-	// when a subflow comes up and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
-	Reachable func(client, own netip.Addr) []ExitAddress
+	// Reachable says which exits a connection is to use, the best first, and may say something of the address it began on. It is called in the Manager's goroutine when a connection is established,
+	// when a subflow comes up or the first one goes, and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
+	Reachable func(Peer) []ExitAddress
 	// Joined hears of subflows that clients open, in the same goroutine and under the same conditions; nil: nobody.
 	Joined func(client, addr netip.Addr)
 	// MaxSubflows of a connection, the first counted; 0 is 8, more than which Linux does not use. If there are more exits, the best of
@@ -40,8 +40,7 @@ const renewAfter = 2 * time.Second
 
 // connection is one that a client opened.
 type connection struct {
-	token       uint32
-	own, client netip.Addr // unmapped
+	Peer
 	ready       bool       // established, and neither the kernel's nor fallen back
 	closing     bool       // nothing is announced any more, but subflows are closed if their exit fails
 	queued      bool
@@ -161,7 +160,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			c.subflows = append(c.subflows, e.Subflow)
 			m.counts.Joins++
 			if m.config.Joined != nil {
-				m.config.Joined(c.client, e.addr())
+				m.config.Joined(c.Client, e.addr())
 			}
 		}
 		m.reconcile(c, now)
@@ -171,6 +170,9 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			if e.Err != 0 {
 				m.counts.SubflowErrors++
 				m.renew(c, e.addr(), now)
+			}
+			if e.addr() == c.Own.Addr() {
+				m.reconcile(c, now)
 			}
 		}
 	}
@@ -189,7 +191,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		}
 		c := m.add(k.Token, k.Local, k.Remote)
 		c.subflows, c.ready = k.Subflows, !k.Fallback
-		if before := old[k.Token]; before != nil && before.own == c.own && before.client == c.client {
+		if before := old[k.Token]; before != nil && before.Peer == c.Peer {
 			c.announced = before.announced
 		}
 		c.adopt(m.ids)
@@ -206,7 +208,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 func (m *Manager) Changed(prefixes ...netip.Prefix) {
 	within := newPrefixSet(prefixes)
 	for _, c := range m.byToken {
-		if len(prefixes) == 0 || within.contains(c.client) {
+		if len(prefixes) == 0 || within.contains(c.Client) {
 			m.enqueue(c, true)
 		}
 	}
@@ -237,7 +239,7 @@ func (m *Manager) Around(some map[Ends]bool) (out []Group) {
 		if !c.ready || c.closing {
 			continue
 		}
-		out = append(out, Group{c.client, slices.DeleteFunc(slices.Clone(c.subflows), func(s Subflow) bool { return s.Remote.Addr().Unmap() != c.client })})
+		out = append(out, Group{c.Client, slices.DeleteFunc(slices.Clone(c.subflows), func(s Subflow) bool { return s.Remote.Addr().Unmap() != c.Client })})
 	}
 	return out
 }
@@ -245,7 +247,7 @@ func (m *Manager) Around(some map[Ends]bool) (out []Group) {
 // Act does at once what is to be done for the connections of clients whose exits changed.
 func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
 	for _, c := range m.byToken {
-		if clients[c.client] {
+		if clients[c.Client] {
 			m.reconcile(c, now)
 		}
 	}
@@ -254,7 +256,7 @@ func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
 // Present says whether a client has connections.
 func (m *Manager) Present(client netip.Addr) bool {
 	for _, c := range m.byToken {
-		if c.client == client && !c.closing {
+		if c.Client == client && !c.closing {
 			return true
 		}
 	}
@@ -273,8 +275,9 @@ func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
 				m.renew(c, s.addr(), now)
 			}
-			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
+			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
 				c.subflows = slices.Delete(c.subflows, i, i+1)
+				m.enqueue(c, true) // another address may stand in for the first one's
 			}
 		}
 	}
@@ -306,7 +309,7 @@ func (m *Manager) Tick(now time.Time) (next time.Time) {
 }
 
 func (m *Manager) add(token uint32, local, remote netip.AddrPort) *connection {
-	c := &connection{token: token, own: local.Addr().Unmap(), client: remote.Addr().Unmap()}
+	c := &connection{Peer: Peer{token, remote.Addr().Unmap(), netip.AddrPortFrom(local.Addr().Unmap(), local.Port())}}
 	m.byToken[token] = c
 	m.counts.Seen++
 	return c
@@ -320,7 +323,7 @@ const lingerFor = 30 * time.Second
 func (m *Manager) linger(c *connection, now time.Time) {
 	if !c.closing {
 		c.closing = true
-		m.closing = append(m.closing, later{at: now.Add(lingerFor), token: c.token})
+		m.closing = append(m.closing, later{at: now.Add(lingerFor), token: c.Token})
 	}
 }
 
@@ -329,7 +332,7 @@ func (m *Manager) forget(now time.Time) {
 	for len(m.closing) > 0 && !m.closing[0].at.After(now) {
 		if c := m.byToken[m.closing[0].token]; c != nil && c.closing {
 			c.ready = false
-			delete(m.byToken, c.token)
+			delete(m.byToken, c.Token)
 		}
 		m.closing = m.closing[1:]
 	}

@@ -92,6 +92,29 @@ func TestAvoid(t *testing.T) {
 	r.wants("")
 }
 
+// An exit the first subflow leaves by already is announced when that one goes; where both are, the exit's own is a backup.
+func TestSameExit(t *testing.T) {
+	r := newRig(t, Config{})
+	r.exits = []ExitAddress{{Addr: netip.MustParseAddr(a4), Same: true}, {Addr: netip.MustParseAddr(b4)}}
+	events := r.open(1, "192.0.2.1:80", "198.51.100.1:1000")
+	r.handle(events...)
+	r.wants("announce 192.0.2.12")
+	r.handle(r.join(1, b4+":80", "198.51.100.1:1001"))
+	r.exits[0].Same, r.exits[1].Same = false, true // the best path has moved
+	r.change()
+	r.wants("backup 192.0.2.12 true, announce 192.0.2.11")
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1002"), Event{Type: SubClosed, Token: 1, Subflow: events[0].Subflow})
+	r.wants("backup 192.0.2.12 false")
+	r.exits[0].Same, r.exits[1].Same = true, false
+	second := r.open(2, "192.0.2.1:80", "198.51.100.2:1000")
+	r.handle(second...)
+	r.handle(r.join(2, b4+":80", "198.51.100.2:1001"))
+	r.took()
+	r.m.Drop(map[Ends]bool{second[0].Ends(): true}, r.now)
+	r.m.Tick(r.now)
+	r.wants("destroy 192.0.2.1, announce 192.0.2.11")
+}
+
 // Lost subflows are closed, and their addresses announced again later; the last one of a connection is left.
 func TestDrop(t *testing.T) {
 	var joined []string
@@ -304,7 +327,7 @@ func TestLingers(t *testing.T) {
 	r.handle(r.open(2, "192.0.2.1:80", "198.51.100.1:1000")...)
 	r.handle(Event{Type: Closed, Token: 2})
 	r.handle(r.open(2, "[2001:db8::1]:80", "[2001:db8:c::1]:1000")...)
-	if c := r.m.byToken[2]; len(c.subflows) != 1 || c.client != netip.MustParseAddr("2001:db8:c::1") || c.closing {
+	if c := r.m.byToken[2]; len(c.subflows) != 1 || c.Client != netip.MustParseAddr("2001:db8:c::1") || c.closing {
 		t.Errorf("the new connection is taken for %+v", c)
 	}
 }

@@ -23,6 +23,18 @@ type ExitAddress struct {
 	Avoid bool
 	// Backup asks both ends to send nothing through it while there is another (MP_PRIO, RFC 8684 section 3.3.8).
 	Backup bool
+	// Same says that its packets leave by the same exit as those of the address the connection began on. While that one has a subflow this one
+	// would only take a second share of the same path: it is not announced, and a backup where the client has joined already.
+	Same bool
+}
+
+// Peer is what tells connections apart when it is asked which exits they are to use.
+type Peer struct {
+	// Token is the kernel's name for the connection.
+	Token uint32
+	// Client it comes from, and Own, the address and port of this host it began on; neither is IPv4-mapped.
+	Client netip.Addr
+	Own    netip.AddrPort
 }
 
 // Subflow is one TCP connection of an MPTCP connection.

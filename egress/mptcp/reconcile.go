@@ -15,12 +15,18 @@ func (s Subflow) addr() netip.Addr { return s.Local.Addr().Unmap() }
 func (m *Manager) wanted(c *connection) []ExitAddress {
 	m.want = m.want[:0]
 	exits := 0
-	for _, x := range m.config.Reachable(c.client, c.own) {
+	for _, x := range m.config.Reachable(c.Peer) {
 		x.Addr = x.Addr.Unmap()
 		_, known := m.ids[x.Addr]
-		own := x.Addr == c.own
-		if x.Addr.Is4() != c.client.Is4() || !known && !own || find(m.want, x.Addr) != nil {
+		own := x.Addr == c.Own.Addr()
+		if x.Addr.Is4() != c.Client.Is4() || !known && !own || find(m.want, x.Addr) != nil {
 			continue
+		}
+		if x.Same && !own && c.has(c.Own.Addr()) {
+			if !c.has(x.Addr) {
+				continue
+			}
+			x.Backup = true
 		}
 		if !own {
 			if exits++; exits >= m.config.MaxSubflows {
@@ -30,6 +36,11 @@ func (m *Manager) wanted(c *connection) []ExitAddress {
 		m.want = append(m.want, x)
 	}
 	return m.want
+}
+
+// has says whether it has a subflow on an address of this host.
+func (c *connection) has(a netip.Addr) bool {
+	return slices.ContainsFunc(c.subflows, func(s Subflow) bool { return s.addr() == a })
 }
 
 func find(want []ExitAddress, a netip.Addr) *ExitAddress {
@@ -45,7 +56,7 @@ func find(want []ExitAddress, a netip.Addr) *ExitAddress {
 func (m *Manager) closeWhere(c *connection, unwanted func(i int, s Subflow) bool) {
 	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
 		s := c.subflows[i]
-		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.token, s)) {
+		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
 			c.subflows = slices.Delete(c.subflows, i, i+1)
 		}
 	}
@@ -54,21 +65,21 @@ func (m *Manager) closeWhere(c *connection, unwanted func(i int, s Subflow) bool
 // withdraw sends RM_ADDR for announced addresses whose exit does not reach the client, and closes the subflows on them. Remove
 // comes before Destroy, which makes the kernel forget the id. A first subflow that is to be avoided is closed before all that: RM_ADDR would go by it.
 func (m *Manager) withdraw(c *connection, want []ExitAddress) {
-	if own := find(want, c.own); own != nil && own.Avoid {
+	if own := find(want, c.Own.Addr()); own != nil && own.Avoid {
 		m.closeWhere(c, func(_ int, s Subflow) bool {
-			return s.addr() == c.own && slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x.addr() != c.own && find(want, x.addr()) != nil })
+			return s.addr() == c.Own.Addr() && slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x.addr() != c.Own.Addr() && find(want, x.addr()) != nil })
 		})
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool {
 		if !c.ready || find(want, a.addr) != nil {
 			return false
 		}
-		return a.refused || m.done(c, &m.counts.Removes, m.kernel.Remove(c.token, a.id))
+		return a.refused || m.done(c, &m.counts.Removes, m.kernel.Remove(c.Token, a.id))
 	})
 	m.closeWhere(c, func(i int, s Subflow) bool {
 		_, exit := m.ids[s.addr()]
 		excess := len(c.subflows) > m.config.MaxSubflows && i > 0
-		return exit && s.addr() != c.own && find(want, s.addr()) == nil || excess
+		return exit && s.addr() != c.Own.Addr() && find(want, s.addr()) == nil || excess
 	})
 }
 
@@ -80,7 +91,7 @@ func (m *Manager) prioritize(c *connection, want []ExitAddress) {
 		if x == nil || x.Backup == s.Backup && !s.unsure || !c.ready {
 			continue
 		}
-		m.done(c, &m.counts.Priorities, m.kernel.SetBackup(c.token, *s, x.Backup))
+		m.done(c, &m.counts.Priorities, m.kernel.SetBackup(c.Token, *s, x.Backup))
 		s.Backup, s.unsure = x.Backup, false
 		if a := c.announcement(s.addr()); a != nil {
 			a.backup = true
@@ -91,14 +102,14 @@ func (m *Manager) prioritize(c *connection, want []ExitAddress) {
 // announce sends ADD_ADDR for what is wanted and not announced.
 func (m *Manager) announce(c *connection, want []ExitAddress, now time.Time) {
 	for _, x := range want {
-		if x.Addr == c.own || !c.ready || c.announcement(x.Addr) != nil {
+		if x.Addr == c.Own.Addr() || !c.ready || c.announcement(x.Addr) != nil {
 			continue
 		}
 		a := announcement{addr: x.Addr, id: c.idOf(x.Addr, m.ids[x.Addr])}
-		a.refused = !m.done(c, &m.counts.Announces, m.kernel.Announce(c.token, a.addr, a.id))
+		a.refused = !m.done(c, &m.counts.Announces, m.kernel.Announce(c.Token, a.addr, a.id))
 		c.announced = append(c.announced, a)
 		if !a.refused {
-			m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.token, a.addr, false})
+			m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.Token, a.addr, false})
 		}
 	}
 }
@@ -128,7 +139,7 @@ func (m *Manager) done(c *connection, count *uint64, err error) bool {
 	default:
 		if m.counts.Refused++; m.counts.Refused%1000 == 1 {
 			m.config.Log.Warn("the kernel refused a change of an MPTCP connection (logged once in 1000)",
-				"client", c.client, "token", c.token, "err", err)
+				"client", c.Client, "token", c.Token, "err", err)
 		}
 		return false
 	}
@@ -138,11 +149,11 @@ func (m *Manager) done(c *connection, count *uint64, err error) bool {
 // renew withdraws an address whose subflow died of an error, so that it is announced again after a while: while an address counts as
 // announced, Linux clients do not join there a second time.
 func (m *Manager) renew(c *connection, addr netip.Addr, now time.Time) {
-	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, m.kernel.Remove(c.token, a.id)) {
+	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, m.kernel.Remove(c.Token, a.id)) {
 		return
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
-	m.repeats[0] = append(m.repeats[0], later{now.Add(renewAfter), c.token, addr, true})
+	m.repeats[0] = append(m.repeats[0], later{now.Add(renewAfter), c.Token, addr, true})
 }
 
 // repeat announces again what brought no subflow, or lost it.
@@ -162,7 +173,7 @@ func (m *Manager) repeat(now time.Time) {
 			if a == nil || a.joined || a.refused {
 				continue
 			}
-			m.done(c, &m.counts.Repeats, m.kernel.Announce(c.token, a.addr, a.id))
+			m.done(c, &m.counts.Repeats, m.kernel.Announce(c.Token, a.addr, a.id))
 			if level+1 < len(m.repeats) {
 				m.repeats[level+1] = append(m.repeats[level+1], later{now.Add(repeatAfter[level+1]), r.token, r.addr, false})
 			}
