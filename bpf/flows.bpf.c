@@ -7,6 +7,8 @@
 #include "kernel.h"
 #include "packet.h"
 #include "flows.h"
+#include "cgroup.h"
+#include "transfer.h"
 
 #define NSEC_PER_USEC 1000ULL
 #define NSEC_PER_MSEC 1000000ULL
@@ -45,6 +47,14 @@ struct {
 	__uint(max_entries, 1 << 20);
 	__type(value, struct plait_flow_event);
 } plait_flow_events SEC(".maps");
+
+/* Numbers of rules, by the cgroup's id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, __u32);
+} plait_exit_cgroups SEC(".maps");
 
 static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 {
@@ -99,13 +109,16 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	return 0;
 }
 
-static __always_inline struct flow *flow_of(const struct plait_flow_key *key)
+static __always_inline struct flow *flow_of(const struct plait_flow_key *key, struct tcp_sock *tp, struct mptcp_sock *msk)
 {
 	struct flow *f = bpf_map_lookup_elem(&plait_flows, key);
 	struct flow none = {};
 
 	if (f)
 		return f;
+	none.stats.rule = nearest(&plait_exit_cgroups, (struct sock *)tp);
+	if (msk)
+		none.stats.token = msk->token;
 	if (bpf_map_update_elem(&plait_flows, key, &none, BPF_NOEXIST))
 		return 0;
 	f = bpf_map_lookup_elem(&plait_flows, key);
@@ -124,6 +137,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct plait_flow_stats *s;
+	struct mptcp_sock *msk;
 	struct segment seg;
 	struct tcp_sock *tp;
 	struct flow *f;
@@ -133,21 +147,29 @@ int plait_flow_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	if (seg.flags & TCP_FLAG_SYN)
 		bpf_map_delete_elem(&plait_flows, &seg.key); /* of a connection before this one */
-	if (!seg.payload || seg.flags & TCP_FLAG_SYN)
+	if (seg.flags & TCP_FLAG_SYN)
 		return TCX_NEXT;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return TCX_NEXT;
-	f = flow_of(&seg.key);
+	msk = bpf_skc_to_mptcp_sock(sk);
+	/* A subflow that carries nothing yet has a round-trip time already, of its handshake: its first packet is the last ACK of that. */
+	if (!seg.payload && !msk)
+		return TCX_NEXT;
+	f = flow_of(&seg.key, tp, msk);
 	if (!f)
 		return TCX_NEXT;
 	s = &f->stats;
-	now = bpf_ktime_get_ns();
 	s->acked_bytes = tp->bytes_acked;
 	s->sent_segments = tp->data_segs_out;
 	s->retransmitted_segments = tp->total_retrans;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
+	if (!seg.payload)
+		return TCX_NEXT;
+	now = bpf_ktime_get_ns();
+	if (msk)
+		transfer_sent(s->token, msk, now);
 	if (!s->sent_bytes)
 		s->acked = s->next = seg.sequence;
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
@@ -174,6 +196,8 @@ int plait_flow_heard(struct __sk_buff *skb)
 	if (!f)
 		return TCX_NEXT;
 	s = &f->stats;
+	if (s->token)
+		transfer_heard(skb, &seg, s->token, bpf_ktime_get_ns());
 	/* The peer's own data proves nothing about the way there; an ACK without data answers something, be it out of order. */
 	ahead = seg.acknowledged - s->acked;
 	if (ahead < 0 || (seg.payload && !ahead))

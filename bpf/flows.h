@@ -32,12 +32,22 @@ struct plait_flow_stats {
 	__u32 acked; /* what the peer expects next */
 	__u32 stalls;
 	__u32 armed; /* the timer runs */
+	__u32 token; /* of the MPTCP connection; 0: plain TCP */
+	__u32 rule;  /* what plait_exit_cgroups says of the socket's cgroup; 0: nothing */
 };
 
 /* Said when a flow stalls, and when it is heard again. */
 struct plait_flow_event {
 	struct plait_flow_key key;
 	__u32 stalled;
+};
+
+/* Said when all that an MPTCP connection had sent is acknowledged, or of a part of it when that goes on. */
+struct plait_transfer {
+	struct plait_flow_key key; /* the subflow that the last byte's acknowledgement came on */
+	__u32 token;
+	__u32 bytes;
+	__u32 us; /* from the first packet on */
 };
 
 #endif

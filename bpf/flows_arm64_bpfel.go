@@ -51,6 +51,8 @@ type FlowsPlaitFlowStats struct {
 	Acked                 uint32
 	Stalls                uint32
 	Armed                 uint32
+	Token                 uint32
+	Rule                  uint32
 }
 
 type FlowsPlaitSource struct {
@@ -58,15 +60,26 @@ type FlowsPlaitSource struct {
 	Address [16]uint8
 }
 
+type FlowsPlaitTransfer struct {
+	_     structs.HostLayout
+	Key   FlowsPlaitFlowKey
+	Token uint32
+	Bytes uint32
+	Us    uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FlowsMapPlaitFlowEvents = "plait_flow_events"
-	FlowsMapPlaitFlows      = "plait_flows"
-	FlowsMapPlaitSources    = "plait_sources"
-	FlowsProgPlaitFlowHeard = "plait_flow_heard"
-	FlowsProgPlaitFlowSent  = "plait_flow_sent"
+	FlowsMapPlaitConnections = "plait_connections"
+	FlowsMapPlaitExitCgroups = "plait_exit_cgroups"
+	FlowsMapPlaitFlowEvents  = "plait_flow_events"
+	FlowsMapPlaitFlows       = "plait_flows"
+	FlowsMapPlaitSources     = "plait_sources"
+	FlowsMapPlaitTransfers   = "plait_transfers"
+	FlowsProgPlaitFlowHeard  = "plait_flow_heard"
+	FlowsProgPlaitFlowSent   = "plait_flow_sent"
 )
 
 // LoadFlows returns the embedded CollectionSpec for Flows.
@@ -119,9 +132,12 @@ type FlowsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FlowsMapSpecs struct {
-	PlaitFlowEvents *ebpf.MapSpec `ebpf:"plait_flow_events"`
-	PlaitFlows      *ebpf.MapSpec `ebpf:"plait_flows"`
-	PlaitSources    *ebpf.MapSpec `ebpf:"plait_sources"`
+	PlaitConnections *ebpf.MapSpec `ebpf:"plait_connections"`
+	PlaitExitCgroups *ebpf.MapSpec `ebpf:"plait_exit_cgroups"`
+	PlaitFlowEvents  *ebpf.MapSpec `ebpf:"plait_flow_events"`
+	PlaitFlows       *ebpf.MapSpec `ebpf:"plait_flows"`
+	PlaitSources     *ebpf.MapSpec `ebpf:"plait_sources"`
+	PlaitTransfers   *ebpf.MapSpec `ebpf:"plait_transfers"`
 }
 
 // FlowsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -150,16 +166,22 @@ func (o *FlowsObjects) Close() error {
 //
 // It can be passed to LoadFlowsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FlowsMaps struct {
-	PlaitFlowEvents *ebpf.Map `ebpf:"plait_flow_events"`
-	PlaitFlows      *ebpf.Map `ebpf:"plait_flows"`
-	PlaitSources    *ebpf.Map `ebpf:"plait_sources"`
+	PlaitConnections *ebpf.Map `ebpf:"plait_connections"`
+	PlaitExitCgroups *ebpf.Map `ebpf:"plait_exit_cgroups"`
+	PlaitFlowEvents  *ebpf.Map `ebpf:"plait_flow_events"`
+	PlaitFlows       *ebpf.Map `ebpf:"plait_flows"`
+	PlaitSources     *ebpf.Map `ebpf:"plait_sources"`
+	PlaitTransfers   *ebpf.Map `ebpf:"plait_transfers"`
 }
 
 func (m *FlowsMaps) Close() error {
 	return _FlowsClose(
+		m.PlaitConnections,
+		m.PlaitExitCgroups,
 		m.PlaitFlowEvents,
 		m.PlaitFlows,
 		m.PlaitSources,
+		m.PlaitTransfers,
 	)
 }
 

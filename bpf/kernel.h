@@ -187,6 +187,13 @@ struct tcp_sock {
 	__u8 is_cwnd_limited : 1;
 };
 
+/* net/mptcp/protocol.h */
+struct mptcp_sock {
+	__u64 snd_nxt;
+	__u64 snd_una;
+	__u32 token;
+};
+
 struct rate_sample {
 	__u32 prior_delivered;
 	__s32 delivered;

@@ -49,6 +49,8 @@ struct segment {
 	__u32 acknowledged;
 	__u32 payload; /* bytes */
 	__u32 flags;
+	__u32 options; /* where TCP's options are, from the network header on */
+	__u32 options_bytes;
 };
 
 static __always_inline bool load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)
@@ -125,6 +127,8 @@ static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bo
 		return false; /* a jumbogram (BIG TCP) tells its length elsewhere */
 	seg->payload = length - (tcp.offset >> 4) * 4;
 	seg->flags = tcp.flags;
+	seg->options = offset + sizeof(tcp);
+	seg->options_bytes = (tcp.offset >> 4) * 4 - sizeof(tcp);
 	return true;
 }
 

@@ -4,6 +4,7 @@
 #define PLAIT_RULES_H
 
 #include "sock.h"
+#include "cgroup.h"
 
 struct prefix_key {
 	__u32 bits;
@@ -71,17 +72,7 @@ static __always_inline void prefix_of(struct sock *sk, struct plait_prefix *p)
 	a[2] = a[3] = 0;
 }
 
-/* Levels of cgroups looked at, from the socket's own up. */
-#define PLAIT_CGROUP_LEVELS 32
-
-static __always_inline struct cgroup *parent_of(struct cgroup *c)
-{
-	struct cgroup_subsys_state *parent = c->self.parent;
-
-	return parent ? parent->cgroup : 0;
-}
-
-/* Whether the socket is of plait's cgroup or one below. Its cgroup is that of the process that made it, or made its listener. */
+/* Whether the socket is of plait's cgroup or one below. */
 static __always_inline bool in_cgroup(struct sock *sk)
 {
 	struct cgroup *c = sk->sk_cgrp_data.cgroup;
@@ -92,25 +83,6 @@ static __always_inline bool in_cgroup(struct sock *sk)
 		c = parent_of(c);
 	}
 	return false;
-}
-
-/* The rule for the socket's cgroup, or for the nearest above. Most hosts have none, and no way to walk. */
-static __always_inline __u32 index_of_cgroup(struct sock *sk)
-{
-	struct cgroup *c = sk->sk_cgrp_data.cgroup;
-	__u32 *found;
-
-	if (!plait_daemon.cgroup_rules)
-		return 0;
-	for (int i = 0; i < PLAIT_CGROUP_LEVELS && c; i++) {
-		__u64 id = c->kn->id;
-
-		found = bpf_map_lookup_elem(&plait_cgroups, &id);
-		if (found)
-			return *found;
-		c = parent_of(c);
-	}
-	return 0;
 }
 
 /* The index of the socket's policy. */
@@ -124,7 +96,9 @@ static __always_inline __u32 index_of(struct sock *sk)
 		return *found;
 	remote_of(sk, (__u32 *)key.address);
 	found = bpf_map_lookup_elem(&plait_prefixes, &key);
-	return found ? *found : index_of_cgroup(sk);
+	if (found)
+		return *found;
+	return plait_daemon.cgroup_rules ? nearest(&plait_cgroups, sk) : 0; /* most hosts have none, and no way to walk */
 }
 
 /* The socket's policy, or none if plait has nothing to do with it. */

@@ -1,6 +1,10 @@
 package daemon
 
-import "math"
+import (
+	"math"
+
+	"plait.dev/plait/signals"
+)
 
 // Histogram counts burst latencies in the buckets of the kernel half. Bucket i takes in latencies from bucketFloorUs(i) to
 // bucketFloorUs(i+1), the first one also all shorter, the last one all longer.
@@ -34,11 +38,6 @@ type Comparison struct {
 const (
 	// minConnections of each group: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minConnections = 10
-	// alpha is the chance that the interval ever leaves the true ratio out.
-	alpha = 0.05
-	// tunedFor is the information (1/variance of the logarithm of the ratio) at which the interval is nearly as narrow as it
-	// can be: a standard error of 5 %, where a difference of 16 % shows.
-	tunedFor = 1 / (0.05 * 0.05)
 	// sameWithin is how much the groups' latencies may differ by the way they are timed: bursts of held-out connections begin
 	// when the application writes, those of managed ones when the first packet leaves.
 	sameWithin = 1.02
@@ -123,17 +122,6 @@ func (h Histogram) QuantileUs(q float64) float64 {
 	return 0
 }
 
-// halfWidth of the interval around a mean with this squared error. The daemon compares again and again and acts on the first
-// clear result, so the usual 1.96 standard errors would sooner or later call every prefix worse. This is the boundary of a
-// confidence sequence (Robbins' normal mixture; Howard et al. 2021, doi:10.1214/20-AOS1991): with probability
-// 1 - alpha the true value is inside at every look. It costs a factor of 1.55 at the information it is tuned for.
-func halfWidth(squaredError float64) float64 {
-	const tuning = tunedFor / 7.94 // 2 ln(1/alpha) + ln(1 + 2 ln(1/alpha)), which is narrowest at tunedFor
-	information := 1 / squaredError
-	v := information + tuning
-	return math.Sqrt(v*math.Log(v/(tuning*alpha*alpha))) / information
-}
-
 // verdict on an interval.
 func verdict(low, high float64) Verdict {
 	switch {
@@ -158,7 +146,7 @@ func Compare(managed, holdout Histogram) Comparison {
 	if min(managed.effective(), holdout.effective()) < minConnections {
 		return c
 	}
-	w := halfWidth(managed.squaredError() + holdout.squaredError())
+	w := signals.HalfWidth(managed.squaredError() + holdout.squaredError())
 	c.Low, c.High = math.Exp(m-h-w), math.Exp(m-h+w)
 	c.Verdict = verdict(c.Low, c.High)
 	return c

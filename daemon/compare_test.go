@@ -52,14 +52,6 @@ func TestEffective(t *testing.T) {
 	}
 }
 
-func TestHalfWidth(t *testing.T) {
-	// information 400, tuning 400/7.94: sqrt((400+50.37783)*ln((400+50.37783)/(50.37783*0.0025)))/400
-	near(t, "half width at a standard error of 5 %", halfWidth(0.0025), math.Sqrt(450.377833753*math.Log(450.377833753/(50.377833753*0.0025)))/400)
-	if w := math.Exp(halfWidth(0.0025)) - 1; math.Abs(w-0.164) > 0.0005 {
-		t.Errorf("a difference of %.4f shows at a standard error of 5 %%, want 0.164", w)
-	}
-}
-
 func TestCompareEmpty(t *testing.T) {
 	full := Histogram{Connections: 1000, Counts: counts(map[int]uint64{40: 1000})}
 	none := Histogram{Counts: make([]uint64, 96)}
@@ -157,6 +149,7 @@ func trial(seed uint64, ratio float64, connections int) (verdict Verdict, after 
 // Without a difference the daemon must leave a prefix alone although it looks 100 times; with one of 30 % it must see it.
 func TestCompareKnownTruth(t *testing.T) {
 	const trials = 200
+	const alpha = 0.05
 	limit := trials*alpha + 3*math.Sqrt(trials*alpha*(1-alpha))
 	for _, c := range []struct {
 		ratio float64

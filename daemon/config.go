@@ -65,13 +65,18 @@ type Lever struct {
 	Rules []Rule
 }
 
+// Selection is which connections a rule is for.
+type Selection struct {
+	Selector string // as the file says it; a long list in part
+	Ports    []uint16
+	Prefixes []netip.Prefix // without bits behind their length, IPv4 not mapped
+	Cgroups  []uint64       // cgroup v2, as the kernel numbers them: a directory made again has another number
+}
+
 // Rule is an exception for connections with one of these local ports, to one of these prefixes or of one of these cgroups. What is
 // not set is as in the lever.
 type Rule struct {
-	Selector       string // what the rule is for, as the file says it; a long list in part
-	Ports          []uint16
-	Prefixes       []netip.Prefix // without bits behind their length, IPv4 not mapped
-	Cgroups        []uint64       // cgroup v2, as the kernel numbers them: a directory made again has another number
+	Selection
 	Mode           Mode
 	Policy         string
 	HoldoutPercent *float64

@@ -130,16 +130,21 @@ func text(name string, into *string, check func(string) string) key {
 	}}
 }
 
-func percent(set func(float64)) key {
-	const name = "holdout_percent"
+// quantity reads a number from 0 to most.
+func quantity(name string, most float64, unit string, set func(float64)) key {
 	return key{name, func(r *reader, n *yaml.Node) {
 		x, err := strconv.ParseFloat(n.Value, 64)
-		if n.Kind != yaml.ScalarNode || err != nil || !(x >= 0 && x <= 100) {
-			r.problem(n, "%s: %s: expected a number from 0 to 100, in percent of the connections", name, what(n))
+		if n.Kind != yaml.ScalarNode || err != nil || !(x >= 0 && x <= most) {
+			r.problem(n, "%s: %s: expected a number from 0 to %.0f, in %s", name, what(n), most, unit)
 			return
 		}
 		set(x)
 	}}
+}
+
+// percent reads the share of connections held out.
+func percent(set func(float64)) key {
+	return quantity("holdout_percent", 100, "percent of the connections", set)
 }
 
 // wrongPolicy says what was expected instead of a policy, or nothing.
@@ -238,7 +243,7 @@ func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 const maxSelected = 3
 
 // selects adds to what a rule is shown as.
-func (r *Rule) selects(kind string, n *yaml.Node) {
+func (r *Selection) selects(kind string, n *yaml.Node) {
 	words := []string{kind}
 	for i, e := range list(n) {
 		if i == maxSelected {
@@ -253,8 +258,21 @@ func (r *Rule) selects(kind string, n *yaml.Node) {
 	r.Selector += strings.Join(words, " ")
 }
 
-// rules reads the exceptions.
-func (r *reader) rules(n *yaml.Node, into *[]Rule) {
+// rule reads one exception: which connections it is for, and by its other keys, what.
+func (r *reader) rule(n *yaml.Node, s *Selection, others ...key) {
+	before := len(r.problems)
+	ports := func(r *reader, n *yaml.Node) { r.port(n, &s.Ports); s.selects("port", n) }
+	prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &s.Prefixes); s.selects("prefix", n) }
+	cgroups := func(r *reader, n *yaml.Node) { r.cgroup(n, &s.Cgroups); s.selects("cgroup", n) }
+	r.mapping(n, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}, {"cgroup", cgroups}, {"cgroups", cgroups}}, others...))
+	if len(s.Ports)+len(s.Prefixes)+len(s.Cgroups) == 0 && len(r.problems) == before {
+		r.problem(n, "rules: no port, prefix or cgroup: expected one at least; what is for all connections stands above the rules")
+	}
+}
+
+// rules reads the exceptions of a lever. A port, prefix or cgroup is in one of them at most.
+func (r *reader) rules(n *yaml.Node, one func(*yaml.Node)) {
+	r.ports, r.prefixes, r.cgroups = map[uint16]int{}, map[netip.Prefix]int{}, map[uint64]int{}
 	if n.Kind != yaml.SequenceNode {
 		r.problem(n, "rules: %s: expected a list", what(n))
 		return
@@ -263,17 +281,7 @@ func (r *reader) rules(n *yaml.Node, into *[]Rule) {
 		r.problem(n.Content[maxRules], "rules: %d: expected at most %d", len(n.Content), maxRules)
 	}
 	for _, e := range list(n) {
-		var rule Rule
-		before := len(r.problems)
-		ports := func(r *reader, n *yaml.Node) { r.port(n, &rule.Ports); rule.selects("port", n) }
-		prefixes := func(r *reader, n *yaml.Node) { r.prefix(n, &rule.Prefixes); rule.selects("prefix", n) }
-		cgroups := func(r *reader, n *yaml.Node) { r.cgroup(n, &rule.Cgroups); rule.selects("cgroup", n) }
-		r.mapping(e, "rules", append([]key{{"port", ports}, {"ports", ports}, {"prefix", prefixes}, {"prefixes", prefixes}, {"cgroup", cgroups}, {"cgroups", cgroups}},
-			choices(&rule.Mode, &rule.Policy, func(x float64) { rule.HoldoutPercent = &x }, &rule.Allow)...))
-		if len(rule.Ports)+len(rule.Prefixes)+len(rule.Cgroups) == 0 && len(r.problems) == before {
-			r.problem(e, "rules: no port, prefix or cgroup: expected one at least; what is for all connections stands above the rules")
-		}
-		*into = append(*into, rule)
+		one(e)
 	}
 }
 
@@ -296,7 +304,13 @@ func (c *Config) keys() []key {
 		text("metrics", &c.Metrics, wrongMetrics),
 		{"congestion", func(r *reader, n *yaml.Node) {
 			r.mapping(n, "congestion", append(choices(&l.Mode, &l.Policy, func(x float64) { l.HoldoutPercent = x }, &l.Allow),
-				key{"rules", func(r *reader, n *yaml.Node) { r.rules(n, &l.Rules) }}))
+				key{"rules", func(r *reader, n *yaml.Node) {
+					r.rules(n, func(e *yaml.Node) {
+						var x Rule
+						r.rule(e, &x.Selection, choices(&x.Mode, &x.Policy, func(p float64) { x.HoldoutPercent = &p }, &x.Allow)...)
+						l.Rules = append(l.Rules, x)
+					})
+				}}))
 		}},
 		{"egress", c.Egress.read},
 	}
@@ -320,7 +334,7 @@ func (c *Config) parse(file string, text []byte) error {
 		}
 		return fmt.Errorf("%s:%s:1: %s: expected YAML", file, line, cause)
 	}
-	r := &reader{file: file, ports: map[uint16]int{}, prefixes: map[netip.Prefix]int{}, cgroups: map[uint64]int{}}
+	r := &reader{file: file}
 	if decoder.Decode(&second) == nil {
 		r.problem(&second, "second document: expected one")
 	}

@@ -88,10 +88,10 @@ congestion:
 `)
 	zero := 0.0
 	rules := []Rule{
-		{Selector: "port 22", Ports: []uint16{22}, Mode: Off},
-		{Selector: "port 80 443 8080 and 2 more, prefix 192.0.2.0/24 2001:db8::/32", Ports: []uint16{80, 443, 8080, 8443, 8888},
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")},
-			Policy:   "rtcp", HoldoutPercent: &zero, Allow: Friendly},
+		{Selection: Selection{Selector: "port 22", Ports: []uint16{22}}, Mode: Off},
+		{Selection: Selection{Selector: "port 80 443 8080 and 2 more, prefix 192.0.2.0/24 2001:db8::/32", Ports: []uint16{80, 443, 8080, 8443, 8888},
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}},
+			Policy: "rtcp", HoldoutPercent: &zero, Allow: Friendly},
 	}
 	want := Config{Cgroup: "/sys/fs/cgroup/web.slice", Control: "/run/other", Metrics: "off",
 		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}}

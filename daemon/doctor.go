@@ -172,7 +172,7 @@ func checkEgress() Check {
 	for _, l := range mptcp.Probe() {
 		lacks, do = append(lacks, l.What), append(do, l.Do)
 	}
-	if f, err := openFlows("lo", nil); err != nil {
+	if f, err := openFlows("lo", nil, nil); err != nil {
 		lacks = append(lacks, err.Error()+"; failures of exits are left to BGP")
 	} else {
 		f.Close()

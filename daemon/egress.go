@@ -31,7 +31,7 @@ const (
 	journalLength = 1000
 )
 
-// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, and run.
+// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, and run.
 type exits struct {
 	config  Egress
 	log     io.Writer
@@ -39,6 +39,7 @@ type exits struct {
 	mptcp   *mptcp.Service // nil unless the mode is on
 	flows   *flows         // nil if the kernel cannot
 	saved   string         // where the path manager there was is kept
+	memory  string         // where what was found out about prefixes is kept
 	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
 
 	mu      sync.Mutex // guards what follows
@@ -49,6 +50,7 @@ type exits struct {
 	traffic *egress.Traffic[bpf.FlowKey]
 	journal []JournalEntry                 // the latest last
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
+	choice
 }
 
 // JournalEntry is a change of the kernel's routing state, done or tried.
@@ -70,28 +72,6 @@ func (x *exits) say(text string) {
 	}
 	x.journal = append(x.journal, e)
 	x.logf("%s", e.Text)
-}
-
-// reachable is what the plan says to the path manager, less what does not bring packets to the client.
-func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.flows != nil {
-		if err := x.flows.watch(p.Own.Addr()); err != nil {
-			x.logf("%v", err)
-		}
-	}
-	main := x.exitOf(p.Own.Addr(), p.Client)
-	var out []mptcp.ExitAddress
-	for _, way := range x.plan.Reachable(p.Client) {
-		if a, ok := x.byExit[way.Exit][p.Client.Is4()]; ok && x.health.Fit(way.Exit, p.Client) {
-			out = append(out, mptcp.ExitAddress{Addr: a, Same: way.Exit == main})
-		}
-	}
-	if !x.health.Fit(main, p.Client) {
-		out = append(out, mptcp.ExitAddress{Addr: p.Own.Addr(), Avoid: true})
-	}
-	return out
 }
 
 // settle makes the kernel's state that of the plan for the first time, or again. The caller has x.mu.
@@ -178,6 +158,8 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 		return nil, err
 	}
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
+	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
@@ -205,7 +187,13 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	for _, e := range c.Exits {
 		sources = append(sources, e.Addresses...)
 	}
-	if x.flows, err = openFlows(c.Interface, sources); err != nil {
+	cgroups := map[uint64]uint32{}
+	for i, r := range c.Rules {
+		for _, id := range r.Cgroups {
+			cgroups[id] = uint32(i + 1)
+		}
+	}
+	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
 		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
 	}
 	if x.speaker, err = bgp.Start(ctx, config, x.handle); err != nil {
@@ -233,18 +221,28 @@ func (x *exits) look(now time.Time) time.Duration {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	flows, err := x.flows.count(x.exitOf)
+	flows := map[bpf.FlowKey]egress.FlowCount{}
+	rules, clients := map[uint32]uint32{}, map[uint32]netip.Addr{}
+	err := x.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
+		client := e.Remote.Addr()
+		exit, best := x.exitOf(e.Local.Addr(), client), x.plan.MainExit(client)
+		flows[k] = egress.FlowCount{Exit: exit, Moved: exit != best, Client: client, AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs}
+		if s.Rule != 0 && s.Token != 0 {
+			rules[s.Token], clients[s.Token] = s.Rule, client
+		}
+	})
 	if err != nil {
 		x.logf("%v", err)
 		return 0
 	}
 	x.traffic.Look(flows, now)
+	x.services.found(rules, clients)
 	return time.Since(now)
 }
 
 // run watches over the lever until ctx ends.
 func (x *exits) run(ctx context.Context) error {
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	var lost <-chan struct{}
 	if x.kernel != nil {
 		lost = x.kernel.Lost()
@@ -254,11 +252,14 @@ func (x *exits) run(ctx context.Context) error {
 	}
 	if x.flows != nil && x.mptcp != nil {
 		go func() { failed <- x.runFlows() }()
+		go func() { failed <- x.runTransfers() }()
 	}
 	recovery := time.NewTicker(time.Second)
 	defer recovery.Stop()
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
+	keep := time.NewTicker(keepEvery)
+	defer keep.Stop()
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
 	defer x.quiet.Stop()
@@ -287,6 +288,11 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case now := <-look.C:
 			look.Reset(max(lookEvery, 50*x.look(now)))
+			if x.flows != nil && x.mptcp != nil {
+				x.reconsider(now)
+			}
+		case <-keep.C:
+			x.keep()
 		case <-repair.C:
 			x.mu.Lock()
 			if x.settled {
@@ -299,6 +305,7 @@ func (x *exits) run(ctx context.Context) error {
 
 // close takes everything back. The sessions have ended.
 func (x *exits) close() error {
+	x.keep()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var err error

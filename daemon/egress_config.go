@@ -30,9 +30,27 @@ type Egress struct {
 	Interface  string
 	Reflectors []Reflector
 	Exits      []egress.Exit
+	Service
+	// Rules are exceptions from Service.
+	Rules []ServiceRule
+	// MovedPercent is how much of what this host sends may leave by other exits than BGP's best, more or less: beyond it connections begin without them.
+	MovedPercent float64
 	// Announce, Servers and BorderRouters are for plait egress render alone.
 	Announce, Servers []netip.Prefix
 	BorderRouters     []render.BorderRouter
+}
+
+// Service is what connections want of the exits.
+type Service struct {
+	Strategy egress.Strategy
+	// HoldoutPercent of the connections have BGP's best path alone, so that what the others gain is measured.
+	HoldoutPercent float64
+}
+
+// ServiceRule is a service of its own for some connections.
+type ServiceRule struct {
+	Selection
+	Service
 }
 
 // Reflector is a BGP route reflector to hear from.
@@ -174,6 +192,8 @@ func (x *Egress) exit(r *reader, n *yaml.Node) {
 		text("route_target", &one.RouteTarget, wrongRouteTarget),
 		parsed("locators", &one.Locators, "an IPv6 prefix, like 2001:db8:f1::/48", netip.ParsePrefix),
 		parsed("addresses", &one.Addresses, "an IP address", netip.ParseAddr),
+		number("cost", &one.Cost, 1_000_000),
+		quantity("cap_mbps", 1e6, "Mbit/s of this host's traffic", func(v float64) { one.CapMbps = v }),
 	})
 	x.Exits = append(x.Exits, one)
 	if len(r.problems) > before {
@@ -184,9 +204,38 @@ func (x *Egress) exit(r *reader, n *yaml.Node) {
 	}
 }
 
+// keys of what a service and its exceptions have in common.
+func (s *Service) keys() []key {
+	words := make([]string, len(egress.Strategies()))
+	for i, x := range egress.Strategies() {
+		words[i] = string(x)
+	}
+	return []key{oneOf("strategy", &s.Strategy, words...), percent(func(p float64) { s.HoldoutPercent = p })}
+}
+
+// rule reads an exception. What it leaves out is as for all connections, wherever in the section that stands.
+func (x *Egress) rule(r *reader, n *yaml.Node) {
+	var one ServiceRule
+	one.HoldoutPercent = -1
+	r.rule(n, &one.Selection, one.Service.keys()...)
+	x.Rules = append(x.Rules, one)
+}
+
+// complete fills in what rules leave out.
+func (x *Egress) complete() {
+	for i := range x.Rules {
+		if x.Rules[i].Strategy == "" {
+			x.Rules[i].Strategy = x.Strategy
+		}
+		if x.Rules[i].HoldoutPercent < 0 {
+			x.Rules[i].HoldoutPercent = x.HoldoutPercent
+		}
+	}
+}
+
 // keys of the section.
 func (x *Egress) keys() []key {
-	return []key{
+	return append(x.Service.keys(), []key{
 		oneOf("mode", &x.Mode, string(Off), string(Observe), string(On)),
 		number("as", &x.AS, 1<<32-1),
 		address("router_id", &x.RouterID, "an IPv4 address", netip.Addr.Is4),
@@ -197,14 +246,17 @@ func (x *Egress) keys() []key {
 		prefixes("announce", &x.Announce),
 		prefixes("servers", &x.Servers),
 		mappings("border_routers", x.borderRouter),
-	}
+		quantity("moved_percent", 100, "percent of what this host sends", func(v float64) { x.MovedPercent = v }),
+		{"rules", func(r *reader, n *yaml.Node) { r.rules(n, func(e *yaml.Node) { x.rule(r, e) }) }},
+	}...)
 }
 
 // read reads the section. What has no default must be there.
 func (x *Egress) read(r *reader, n *yaml.Node) {
-	x.Mode = Observe
+	x.Mode, x.Strategy, x.HoldoutPercent, x.MovedPercent = Observe, egress.Throughput, 5, 100
 	before := len(r.problems)
 	r.mapping(n, "egress", x.keys())
+	x.complete()
 	if len(r.problems) > before {
 		return
 	}

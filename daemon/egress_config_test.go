@@ -19,8 +19,12 @@ egress:
   reflectors:
     - {address: "2001:db8:1::2", password_file: /etc/plait/rr, max_prefixes: 1000000}
   exits:
-    - {name: a, route_target: "65000:11", locators: 2001:db8:f1::/48, addresses: 2001:db8:1::a}
+    - {name: a, route_target: "65000:11", locators: 2001:db8:f1::/48, addresses: 2001:db8:1::a, cost: 2, cap_mbps: 800}
     - {name: b, route_target: "65000:12", locators: [2001:db8:f2::/48], addresses: [2001:db8:1::b, 192.0.2.12]}
+  rules:
+    - {port: 443, strategy: latency}
+    - {prefixes: 2001:db8:c::/48, holdout_percent: 50}
+  holdout_percent: 10
 `
 
 func TestReadEgress(t *testing.T) {
@@ -34,9 +38,14 @@ func TestReadEgress(t *testing.T) {
 		Reflectors: []Reflector{{Address: netip.MustParseAddr("2001:db8:1::2"), PasswordFile: "/etc/plait/rr", MaxPrefixes: 1000000}},
 		Exits: []egress.Exit{
 			{Name: "a", RouteTarget: "65000:11", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f1::/48")},
-				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::a")}, Table: firstTable},
+				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::a")}, Table: firstTable, Cost: 2, CapMbps: 800},
 			{Name: "b", RouteTarget: "65000:12", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f2::/48")},
 				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::b"), netip.MustParseAddr("192.0.2.12")}, Table: firstTable + 1},
+		},
+		Service: Service{egress.Throughput, 10}, MovedPercent: 100,
+		Rules: []ServiceRule{
+			{Selection{Selector: "port 443", Ports: []uint16{443}}, Service{egress.Latency, 10}},
+			{Selection{Selector: "prefix 2001:db8:c::/48", Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8:c::/48")}}, Service{egress.Throughput, 50}},
 		},
 	}
 	if !reflect.DeepEqual(c.Egress, want) {
@@ -56,6 +65,9 @@ func TestEgressMistakes(t *testing.T) {
 		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:12:31: route_target: transit-b: expected a route target like "65000:11"`},
 		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:12:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
+		"a strategy":          {"strategy: latency", "strategy: fastest", "plait.yaml:14:29: strategy: fastest: expected "},
+		"a rule for nothing":  {"port: 443, ", "", "plait.yaml:14:7: rules: no port, prefix or cgroup: expected one at least"},
+		"a cap":               {"cap_mbps: 800", "cap_mbps: -1", "plait.yaml:11:116: cap_mbps: -1: expected a number from 0 to 1000000, in Mbit/s of this host's traffic"},
 		"exits as a mapping":  {"  exits:\n    - {", "  exits:\n    {", "expected YAML"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -99,18 +99,6 @@ type RouteStatus struct {
 	Standby bool         `json:"standby,omitempty"`
 }
 
-// WayStatus is an exit that reaches a client.
-type WayStatus struct {
-	Exit    string       `json:"exit"`
-	Address *netip.Addr  `json:"address,omitempty"` // announced to the client, if the exit has one of its family
-	Prefix  netip.Prefix `json:"prefix"`
-	SID     netip.Addr   `json:"sid"`
-	ASPath  []uint32     `json:"as_path"`
-	Reason  string       `json:"reason"`
-	// Failed: packets of the client's connections did not arrive through it lately, and it is not offered to the client now.
-	Failed bool `json:"failed,omitempty"`
-}
-
 func (x *exits) name(table uint32) string {
 	for _, e := range x.config.Exits {
 		if e.Table == table {
@@ -238,21 +226,6 @@ func (x *exits) entries(within netip.Prefix) (out []RouteStatus, more bool) {
 	return out, false
 }
 
-// explain lists the exits that reach a client, the best first.
-func (x *exits) explain(client netip.Addr) []WayStatus {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	out := []WayStatus{}
-	for _, w := range x.plan.Reachable(client) {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client.Unmap())}
-		if a, ok := x.byExit[w.Exit][client.Unmap().Is4()]; ok {
-			one.Address = &a
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
 // RoutesAnswer is what plait egress routes shows.
 type RoutesAnswer struct {
 	Routes []RouteStatus `json:"routes"`
@@ -292,6 +265,7 @@ func (x *exits) questions(m *http.ServeMux) {
 		}
 		return x.explain(client), nil
 	})
+	ask("/prefixes", func(*http.Request) (any, error) { return x.known(), nil })
 	ask("/log", func(*http.Request) (any, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -319,11 +293,6 @@ func (c *ControlClient) Egress() (s EgressStatus, err error) {
 // EgressRoutes asks for the routes that overlap with a prefix; empty: for all.
 func (c *ControlClient) EgressRoutes(prefix string) (a RoutesAnswer, err error) {
 	return a, c.call(http.MethodGet, "/egress/routes?prefix="+url.QueryEscape(prefix), &a)
-}
-
-// EgressExplain asks which exits reach a client.
-func (c *ControlClient) EgressExplain(client string) (w []WayStatus, err error) {
-	return w, c.call(http.MethodGet, "/egress/explain?client="+url.QueryEscape(client), &w)
 }
 
 // EgressLog asks for the latest changes of the kernel's routing state.

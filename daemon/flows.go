@@ -14,7 +14,6 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"plait.dev/plait/bpf"
-	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
@@ -22,14 +21,15 @@ import (
 // hangs on file descriptors: a process that dies leaves nothing.
 type flows struct {
 	*ebpf.Collection
-	links  []io.Closer
-	events *ringbuf.Reader
+	links     []io.Closer
+	events    *ringbuf.Reader
+	transfers *ringbuf.Reader
 	// watched are the addresses whose flows are watched.
 	watched map[netip.Addr]bool
 }
 
-// openFlows needs Linux 6.6 or newer (tcx).
-func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error) {
+// openFlows needs Linux 6.6 or newer (tcx). Flows are told what cgroups says of the cgroup of their socket, or of the nearest above.
+func openFlows(interfaceName string, sources []netip.Addr, cgroups map[uint64]uint32) (f *flows, err error) {
 	device, err := net.InterfaceByName(interfaceName)
 	if err != nil {
 		return nil, fmt.Errorf("watch the flows of interface %s: %w", interfaceName, err)
@@ -53,8 +53,14 @@ func openFlows(interfaceName string, sources []netip.Addr) (f *flows, err error)
 			return nil, err
 		}
 	}
+	if err = put(f.Maps[bpf.FlowsMapPlaitExitCgroups], nil, cgroups); err != nil {
+		return nil, fmt.Errorf("write the cgroups of services: %w", err)
+	}
 	if f.events, err = ringbuf.NewReader(f.Maps[bpf.FlowsMapPlaitFlowEvents]); err != nil {
 		return nil, fmt.Errorf("open the ring buffer of flows: %w", err)
+	}
+	if f.transfers, err = ringbuf.NewReader(f.Maps[bpf.FlowsMapPlaitTransfers]); err != nil {
+		return nil, fmt.Errorf("open the ring buffer of transfers: %w", err)
 	}
 	for _, one := range []struct {
 		name   string
@@ -87,20 +93,44 @@ type flowEvent struct {
 	stalled bool
 }
 
-// read waits for the next event. It returns os.ErrClosed after Close.
-func (f *flows) read() (flowEvent, error) {
-	record, err := f.events.Read()
+// flowTransfer is how long an MPTCP connection took for so many bytes. The ends are of one of its subflows.
+type flowTransfer struct {
+	ends             mptcp.Ends
+	token, bytes, us uint32
+}
+
+// next waits for the next entry of a ring buffer. It returns os.ErrClosed after Close.
+func next[T any](r *ringbuf.Reader, what string) (*T, error) {
+	record, err := r.Read()
 	if err != nil {
 		if errors.Is(err, ringbuf.ErrClosed) {
 			err = os.ErrClosed
 		}
-		return flowEvent{}, fmt.Errorf("read events of flows: %w", err)
+		return nil, fmt.Errorf("read %s of flows: %w", what, err)
 	}
-	if len(record.RawSample) < int(unsafe.Sizeof(bpf.FlowEvent{})) {
-		return flowEvent{}, fmt.Errorf("decode an event of a flow: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.FlowEvent{}))
+	var size T
+	if len(record.RawSample) < int(unsafe.Sizeof(size)) {
+		return nil, fmt.Errorf("decode %s of flows: %d bytes, want %d", what, len(record.RawSample), unsafe.Sizeof(size))
 	}
-	e := (*bpf.FlowEvent)(unsafe.Pointer(unsafe.SliceData(record.RawSample)))
+	return (*T)(unsafe.Pointer(unsafe.SliceData(record.RawSample))), nil
+}
+
+// read waits for the next event.
+func (f *flows) read() (flowEvent, error) {
+	e, err := next[bpf.FlowEvent](f.events, "events")
+	if err != nil {
+		return flowEvent{}, err
+	}
 	return flowEvent{endsOf(e.Key), e.Stalled != 0}, nil
+}
+
+// transferred waits for the next transfer.
+func (f *flows) transferred() (flowTransfer, error) {
+	t, err := next[bpf.Transfer](f.transfers, "transfers")
+	if err != nil {
+		return flowTransfer{}, err
+	}
+	return flowTransfer{endsOf(t.Key), t.Token, t.Bytes, t.Us}, nil
 }
 
 func endsOf(k bpf.FlowKey) mptcp.Ends {
@@ -119,22 +149,20 @@ func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
 }
 
 // count reads what all flows have done.
-func (f *flows) count(exit func(local, client netip.Addr) string) (map[bpf.FlowKey]egress.FlowCount, error) {
+func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error {
 	const atOnce = 4096
-	out := map[bpf.FlowKey]egress.FlowCount{}
 	keys, values := make([]bpf.FlowKey, atOnce), make([]bpf.FlowsFlow, atOnce)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := f.Maps[bpf.FlowsMapPlaitFlows].BatchLookup(&cursor, keys, values, nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, fmt.Errorf("read the flows: %w", err)
+			return fmt.Errorf("read the flows: %w", err)
 		}
 		for i := range n {
-			e, s := endsOf(keys[i]), &values[i].Stats
-			out[keys[i]] = egress.FlowCount{Exit: exit(e.Local.Addr(), e.Remote.Addr()), AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs}
+			each(keys[i], endsOf(keys[i]), &values[i].Stats)
 		}
 		if err != nil {
-			return out, nil
+			return nil
 		}
 	}
 }
@@ -145,8 +173,10 @@ func (f *flows) Close() error {
 	for _, l := range f.links {
 		errs = append(errs, l.Close())
 	}
-	if f.events != nil {
-		errs = append(errs, f.events.Close())
+	for _, r := range []*ringbuf.Reader{f.events, f.transfers} {
+		if r != nil {
+			errs = append(errs, r.Close())
+		}
 	}
 	f.Collection.Close()
 	return errors.Join(errs...)

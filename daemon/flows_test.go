@@ -22,7 +22,7 @@ func TestFlowStalls(t *testing.T) {
 	}
 	var f *flows
 	err := netns.Do(h.ns, func() (err error) {
-		f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+		f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
 		return err
 	})
 	h.must(err)

@@ -19,6 +19,10 @@ type Exit struct {
 	Addresses []netip.Addr
 	// Table is the number of the kernel's routing table for it.
 	Table uint32
+	// Cost of what it carries, compared with that of other exits, in any unit.
+	Cost int
+	// CapMbps is how much of this host's traffic it is to carry; 0: no limit.
+	CapMbps float64
 }
 
 // Key tells apart the routes of which a reflector has told: the one that comes later under the same key replaces.

@@ -1,14 +1,19 @@
 package egress
 
 import (
+	"maps"
 	"math"
+	"net/netip"
 	"time"
 )
 
 // FlowCount is what a flow has done since it began, and its smoothed round-trip time now.
 type FlowCount struct {
 	// Exit it leaves through; empty if that is none of the configured.
-	Exit                 string
+	Exit string
+	// Moved says that it is not the exit of the best path.
+	Moved                bool
+	Client               netip.Addr
 	AckedBytes           uint64
 	SentSegments, Resent uint32
 	SRTTUs               uint32
@@ -37,11 +42,53 @@ type Traffic[K comparable] struct {
 	last  map[K]FlowCount
 	exits map[string]*ExitTraffic
 	sums  map[string]*sums
+	ways  map[wayTo]*wayRTT
+	moved struct{ bytes, all float64 }
+}
+
+// wayRTT is the round-trip time of a client's flows through an exit.
+type wayRTT struct {
+	us, weight float64 // mean, and bytes acknowledged in the look it is of
+	at         time.Time
+}
+
+// waysFor is how long the round-trip time of a way nobody uses is remembered.
+const waysFor = 10 * time.Minute
+
+// RTTUs is the round-trip time of the client's flows through the exit when one of them last did something, else of its handshake; 0: not known.
+func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 {
+	if w := t.ways[wayTo{exit, client}]; w != nil {
+		return w.us
+	}
+	return 0
+}
+
+// MovedPercent is how much of what was acknowledged lately left by other exits than the best path's.
+func (t *Traffic[K]) MovedPercent() float64 {
+	if t.moved.all == 0 {
+		return 0
+	}
+	return 100 * t.moved.bytes / t.moved.all
+}
+
+// way takes in the round-trip time of a flow that did something, or is new. Of several at one look it is the mean over the bytes.
+func (t *Traffic[K]) way(f FlowCount, bytes float64, now time.Time) {
+	if f.SRTTUs == 0 {
+		return
+	}
+	k := wayTo{f.Exit, f.Client}
+	w := t.ways[k]
+	if w == nil || !w.at.Equal(now) {
+		w = &wayRTT{at: now}
+		t.ways[k] = w
+	}
+	w.weight += bytes + 1
+	w.us += (float64(f.SRTTUs) - w.us) * (bytes + 1) / w.weight
 }
 
 // NewTraffic has seen nothing yet.
 func NewTraffic[K comparable]() *Traffic[K] {
-	return &Traffic[K]{exits: map[string]*ExitTraffic{}, sums: map[string]*sums{}}
+	return &Traffic[K]{exits: map[string]*ExitTraffic{}, sums: map[string]*sums{}, ways: map[wayTo]*wayRTT{}}
 }
 
 // Exits is what there was at the last look, by exit.
@@ -74,6 +121,10 @@ func (t *Traffic[K]) add(before, now FlowCount) {
 	x.SentSegments += uint64(sent)
 	x.Resent += uint64(resent)
 	s.bytes += float64(bytes)
+	t.moved.all += float64(bytes)
+	if now.Moved {
+		t.moved.bytes += float64(bytes)
+	}
 	s.sent += float64(sent)
 	s.resent += float64(resent)
 	s.rttBytes += float64(bytes) * float64(now.SRTTUs)
@@ -83,6 +134,7 @@ func (t *Traffic[K]) add(before, now FlowCount) {
 func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 	first, passed := t.last == nil, now.Sub(t.at)
 	keep := math.Pow(0.1, passed.Seconds()/fade.Seconds())
+	t.moved.bytes, t.moved.all = t.moved.bytes*keep, t.moved.all*keep
 	for name, s := range t.sums {
 		t.exits[name].Flows = 0
 		*s = sums{s.seconds*keep + passed.Seconds(), s.bytes * keep, s.sent * keep, s.resent * keep, s.rttBytes * keep}
@@ -91,10 +143,15 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 		if _, s := t.exit(f.Exit); s.seconds == 0 && !first {
 			s.seconds = passed.Seconds()
 		}
+		before, known := t.last[k]
 		if !first {
-			t.add(t.last[k], f)
+			t.add(before, f)
+		}
+		if !known || f.AckedBytes > before.AckedBytes {
+			t.way(f, float64(f.AckedBytes-before.AckedBytes), now)
 		}
 	}
+	maps.DeleteFunc(t.ways, func(_ wayTo, w *wayRTT) bool { return now.Sub(w.at) > waysFor })
 	t.last, t.at = flows, now
 	for name, x := range t.exits {
 		s := t.sums[name]

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -9,16 +10,16 @@ import (
 // Rates are those of the last seconds, totals those since the first look; what was there at the first look does not count.
 func TestTraffic(t *testing.T) {
 	traffic := NewTraffic[int]()
-	at := time.Unix(100, 0)
-	counts := map[int]FlowCount{1: {"a", 1e9, 1e6, 5000, 40_000}}
+	at, client := time.Unix(100, 0), netip.MustParseAddr("192.0.2.1")
+	counts := map[int]FlowCount{1: {"a", false, client, 1e9, 1e6, 5000, 40_000}}
 	traffic.Look(counts, at)
 	if x := traffic.Exits()["a"]; x != (ExitTraffic{}) {
 		t.Errorf("after the first look: %+v", x)
 	}
 	for second := 1; second <= 100; second++ { // 8 Mbit/s and 1 % loss through a, twice as much and no loss through b
 		now := map[int]FlowCount{
-			1: {"a", 1e9 + uint64(second)*1e6, 1e6 + uint32(second)*1000, 5000 + uint32(second)*10, 40_000},
-			2: {"b", uint64(second) * 2e6, uint32(second) * 2000, 0, 20_000},
+			1: {"a", false, client, 1e9 + uint64(second)*1e6, 1e6 + uint32(second)*1000, 5000 + uint32(second)*10, 40_000},
+			2: {"b", true, client, uint64(second) * 2e6, uint32(second) * 2000, 0, 20_000},
 		}
 		traffic.Look(now, at.Add(time.Duration(second)*time.Second))
 	}
@@ -34,11 +35,13 @@ func TestTraffic(t *testing.T) {
 	near("loss of a", a.LossPercent, 1)
 	near("round trip of a", a.RTTMs, 40)
 	near("round trip of b", b.RTTMs, 20)
+	near("round trip of the client by b", traffic.RTTUs("b", client), 20_000)
+	near("share of b, not the best path", traffic.MovedPercent(), 200./3)
 	if a.AckedBytes != 100e6 || a.SentSegments != 100_000 || a.Resent != 1000 || a.Flows != 1 || b.AckedBytes != 200e6 || b.LossPercent != 0 {
 		t.Errorf("totals: %+v %+v", a, b)
 	}
 	// A flow with the same addresses and ports as one before counts from its beginning; without traffic, rates fade.
-	traffic.Look(map[int]FlowCount{1: {"a", 500, 2, 0, 40_000}}, at.Add(130*time.Second))
+	traffic.Look(map[int]FlowCount{1: {"a", false, client, 500, 2, 0, 40_000}}, at.Add(130*time.Second))
 	a, b = traffic.Exits()["a"], traffic.Exits()["b"]
 	if a.AckedBytes != 100e6+500 || b.Flows != 0 {
 		t.Errorf("%+v %+v", a, b)

@@ -20,7 +20,7 @@ func newEgress() *cobra.Command {
 		Short: "Show the BGP exits of this content server and what is sent through them",
 		Long:  "Show the BGP exits of this content server and what is sent through them. A section egress of the configuration, and plait up, start it.",
 	}
-	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressLog(), newEgressCheck(), newEgressRender())
+	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressPrefixes(), newEgressLog(), newEgressCheck(), newEgressRender())
 	return c
 }
 
@@ -157,15 +157,21 @@ func newEgressRoutes() *cobra.Command {
 
 func newEgressExplain() *cobra.Command {
 	return egressCommand("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
-		ways, err := d.EgressExplain(args[0])
+		e, err := d.EgressExplain(args[0])
 		if err != nil {
 			return err
 		}
-		if len(ways) == 0 {
+		if len(e.Ways) == 0 {
 			fmt.Fprintf(out, "no exit announces a prefix with %s: its connections stay on the default address\n", args[0])
 		}
-		for i, w := range ways {
+		for i, w := range e.Ways {
 			fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
+			if w.Exit == e.Main {
+				fmt.Fprintln(out, "   BGP's best path leaves by it: connections begin here")
+			}
+			if w.RTTMs > 0 {
+				fmt.Fprintf(out, "   round-trip time of the client's flows: %.1f ms\n", w.RTTMs)
+			}
 			if w.Failed {
 				fmt.Fprintln(out, "   not used now: packets of this client's connections did not arrive through it; it is tried again (see plait egress log)")
 			}
@@ -175,7 +181,43 @@ func newEgressExplain() *cobra.Command {
 				fmt.Fprintln(out, "   has no address of the client's family: not announced")
 			}
 		}
+		for _, s := range e.Services {
+			of := "all connections"
+			switch {
+			case s.Selector != "":
+				of = "connections of rule " + s.Selector
+			case len(e.Services) > 1:
+				of = "all other connections"
+			}
+			fmt.Fprintf(out, "%s: data by %s: %s\n", of, strings.Join(s.Carry, " "), s.Reason)
+		}
 		return nil
+	})
+}
+
+func newEgressPrefixes() *cobra.Command {
+	return egressCommand("prefixes", "List what the exits are worth, by client prefix: connections under a strategy against held-out ones", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+		known, err := d.EgressPrefixes()
+		if err != nil {
+			return err
+		}
+		if len(known) == 0 {
+			fmt.Fprintln(out, "nothing yet: transfers of 128 KB and more to clients with several exits are measured")
+			return nil
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "PREFIX\tSTRATEGY\tMbit/s\tSAMPLES\tHELD OUT Mbit/s\tSAMPLES\tTIME PER BYTE\tSTATE")
+		for _, k := range known {
+			ratio, state := "-", "in force"
+			if k.Ratio > 0 {
+				ratio = fmt.Sprintf("x %.2f (%.2f to %.2f)", k.Ratio, k.Low, k.High)
+			}
+			if !k.OneUntil.IsZero() {
+				state = "best path alone until " + k.OneUntil.Local().Format(time.DateTime)
+			}
+			fmt.Fprintf(t, "%v\t%s\t%.1f\t%.0f\t%.1f\t%.0f\t%s\t%s\n", k.Prefix, k.Strategy, k.ManagedMbps, k.Managed, k.HeldOutMbps, k.HeldOut, ratio, state)
+		}
+		return t.Flush()
 	})
 }
 

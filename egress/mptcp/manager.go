@@ -41,11 +41,11 @@ const renewAfter = 2 * time.Second
 // connection is one that a client opened.
 type connection struct {
 	Peer
-	ready       bool       // established, and neither the kernel's nor fallen back
-	closing     bool       // nothing is announced any more, but subflows are closed if their exit fails
-	queued      bool
-	subflows    []Subflow
-	announced   []announcement
+	ready     bool // established, and neither the kernel's nor fallen back
+	closing   bool // nothing is announced any more, but subflows are closed if their exit fails
+	queued    bool
+	subflows  []Subflow
+	announced []announcement
 }
 
 type announcement struct {
@@ -309,7 +309,7 @@ func (m *Manager) Tick(now time.Time) (next time.Time) {
 }
 
 func (m *Manager) add(token uint32, local, remote netip.AddrPort) *connection {
-	c := &connection{Peer: Peer{token, remote.Addr().Unmap(), netip.AddrPortFrom(local.Addr().Unmap(), local.Port())}}
+	c := &connection{Peer: Peer{Token: token, Client: remote.Addr().Unmap(), Own: netip.AddrPortFrom(local.Addr().Unmap(), local.Port())}}
 	m.byToken[token] = c
 	m.counts.Seen++
 	return c

@@ -35,6 +35,8 @@ type Peer struct {
 	// Client it comes from, and Own, the address and port of this host it began on; neither is IPv4-mapped.
 	Client netip.Addr
 	Own    netip.AddrPort
+	// Offered says that addresses were announced to it before.
+	Offered bool
 }
 
 // Subflow is one TCP connection of an MPTCP connection.

@@ -15,7 +15,9 @@ func (s Subflow) addr() netip.Addr { return s.Local.Addr().Unmap() }
 func (m *Manager) wanted(c *connection) []ExitAddress {
 	m.want = m.want[:0]
 	exits := 0
-	for _, x := range m.config.Reachable(c.Peer) {
+	peer := c.Peer
+	peer.Offered = len(c.announced) > 0
+	for _, x := range m.config.Reachable(peer) {
 		x.Addr = x.Addr.Unmap()
 		_, known := m.ids[x.Addr]
 		own := x.Addr == c.Own.Addr()

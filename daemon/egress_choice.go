@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
+)
+
+const (
+	// stayFor is how long a client stays with the exit chosen for its latency: a new one needs this long to show its own queue.
+	stayFor = 3 * time.Second
+	// relief is how far below its cap an exit must be to take more again.
+	relief = 0.9
+)
+
+// choice is what is decided for connections within what the plan allows. It is guarded by exits.mu.
+type choice struct {
+	services services
+	worth    *egress.Worth
+	full     map[string]bool // exits that carry as much as they may
+	moved    bool            // so much leaves by other exits than the best path's that new connections begin without them
+	quickest map[netip.Addr]quickExit
+}
+
+// quickExit is the exit a client has under the strategy latency.
+type quickExit struct {
+	exit string
+	at   time.Time
+}
+
+// heldOut says whether a connection is left on the best path alone, to compare with. Tokens are hashes of random keys (RFC 8684 section 3.2).
+func heldOut(token uint32, percent float64) bool { return float64(token%10_000) < 100*percent }
+
+// candidates are the exits that reach the client and do not fail it, and the best path's, whatever that is. The caller has x.mu.
+func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []egress.Candidate {
+	out := make([]egress.Candidate, 0, len(ways)+1)
+	add := func(exit string) {
+		if !x.health.Fit(exit, client) {
+			return
+		}
+		c := egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Full: x.full[exit]}
+		for _, e := range x.config.Exits {
+			if e.Name == exit {
+				c.Cost = e.Cost
+			}
+		}
+		out = append(out, c)
+	}
+	for _, w := range ways {
+		if _, ok := x.byExit[w.Exit][client.Is4()]; ok || w.Exit == main {
+			add(w.Exit)
+		}
+	}
+	if !slices.ContainsFunc(ways, func(w egress.Way) bool { return w.Exit == main }) {
+		add(main)
+	}
+	return out
+}
+
+// carriers says which exits carry data of a service to a client, and in words why not all do. The caller has x.mu.
+func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s egress.Strategy, now time.Time) (carry map[string]bool, why string) {
+	all := x.candidates(client, ways, main)
+	if x.worth.One(ways[0].Prefix, s) && x.health.Fit(main, client) {
+		return map[string]bool{main: true}, "the strategy was measured and does no better than the best path (plait egress prefixes)"
+	}
+	if s != egress.Latency {
+		return s.Carriers(all, ""), fmt.Sprintf("strategy %s", s)
+	}
+	was := x.quickest[client]
+	if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Full }) {
+		return map[string]bool{was.exit: true}, "strategy latency"
+	}
+	carry = s.Carriers(all, was.exit)
+	for exit := range carry {
+		if exit != was.exit || was.at.IsZero() {
+			x.quickest[client] = quickExit{exit, now}
+		}
+	}
+	return carry, "strategy latency"
+}
+
+// reachable is what the plan says to the path manager, less what does not bring packets to the client, and in the roles the service wants.
+func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	own := p.Own.Addr()
+	if x.flows != nil {
+		if err := x.flows.watch(own); err != nil {
+			x.logf("%v", err)
+		}
+	}
+	main, service, ways := x.exitOf(own, p.Client), x.services.of(p), x.plan.Reachable(p.Client)
+	fit := x.health.Fit(main, p.Client)
+	if len(ways) == 0 || fit && !p.Offered && (x.moved || heldOut(p.Token, service.HoldoutPercent)) {
+		return nil
+	}
+	carry, _ := x.carriers(p.Client, ways, main, service.Strategy, time.Now())
+	var out []mptcp.ExitAddress
+	for _, way := range ways {
+		if a, ok := x.byExit[way.Exit][p.Client.Is4()]; ok && x.health.Fit(way.Exit, p.Client) {
+			out = append(out, mptcp.ExitAddress{Addr: a, Same: way.Exit == main, Backup: !carry[way.Exit]})
+		}
+	}
+	return append(out, mptcp.ExitAddress{Addr: own, Avoid: !fit, Backup: fit && !carry[main]})
+}
+
+// transfer takes in how long an MPTCP connection took for something.
+func (x *exits) transfer(t flowTransfer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	client := t.ends.Remote.Addr()
+	ways := x.plan.Reachable(client)
+	if len(ways) < 2 {
+		return // there is nothing to choose
+	}
+	service := x.services.of(mptcp.Peer{Token: t.token, Client: client, Own: t.ends.Local})
+	x.worth.Transfer(t.token, ways[0].Prefix, service.Strategy, heldOut(t.token, service.HoldoutPercent), t.bytes, t.us, time.Now())
+}
+
+// runTransfers takes in transfers until the kernel half is closed.
+func (x *exits) runTransfers() error {
+	for {
+		t, err := x.flows.transferred()
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.transfer(t)
+	}
+}
+
+// fill finds exits that carry as much as they may, or no longer do. The caller has x.mu.
+func (x *exits) fill() (changed bool) {
+	traffic := x.traffic.Exits()
+	for _, e := range x.config.Exits {
+		mbps := traffic[e.Name].GoodputBps / 1e6
+		switch {
+		case e.CapMbps == 0:
+		case !x.full[e.Name] && mbps > e.CapMbps:
+			x.full[e.Name], changed = true, true
+			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s, its cap is %g: it stands by where there is another", e.Name, mbps, e.CapMbps))
+		case x.full[e.Name] && mbps < relief*e.CapMbps:
+			x.full[e.Name], changed = false, true
+			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s: below its cap of %g again", e.Name, mbps, e.CapMbps))
+		}
+	}
+	share, most := x.traffic.MovedPercent(), x.config.MovedPercent
+	switch {
+	case !x.moved && share > most:
+		x.moved = true
+		x.say(fmt.Sprintf("%.0f %% leaves by other exits than the best path's, allowed are %g: new connections begin without them", share, most))
+	case x.moved && share < relief*most:
+		x.moved = false
+		x.say(fmt.Sprintf("%.0f %% leaves by other exits than the best path's: new connections get them again", share))
+	}
+	return changed
+}
+
+// requicken finds the clients that are to have another exit for their latency. The caller has x.mu.
+func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
+	for client, was := range maps.Clone(x.quickest) {
+		main, ways := x.plan.MainExit(client), x.plan.Reachable(client)
+		if len(ways) == 0 || x.traffic.RTTUs(was.exit, client) == 0 && now.Sub(was.at) > time.Minute {
+			delete(x.quickest, client) // its connections are long gone
+			continue
+		}
+		if x.carriers(client, ways, main, egress.Latency, now); x.quickest[client].exit != was.exit {
+			clients = append(clients, client)
+		}
+	}
+	return clients
+}
+
+// reconsider looks at what was decided, with what was measured since.
+func (x *exits) reconsider(now time.Time) {
+	x.mu.Lock()
+	all := x.fill()
+	var prefixes []netip.Prefix
+	for _, d := range x.worth.Tick(now) {
+		prefixes = append(prefixes, d.Prefix)
+		x.say(inWords(d))
+	}
+	clients := append(x.requicken(now), x.services.newcomers()...)
+	x.mu.Unlock()
+	if all {
+		x.mptcp.Changed()
+	} else if len(prefixes) > 0 {
+		x.mptcp.Changed(prefixes...)
+	}
+	x.mptcp.Act(clients...)
+}
+
+func inWords(d egress.Decision) string {
+	if d.Why == "" {
+		return fmt.Sprintf("%v: strategy %s is tried again", d.Prefix, d.Strategy)
+	}
+	ratio, low, high := d.Ratio()
+	return fmt.Sprintf("%v: strategy %s is %s than the best path alone: a byte takes %.2f times as long (%.2f to %.2f), of %.0f and %.0f samples; the other exits stand by for %v",
+		d.Prefix, d.Strategy, d.Why, ratio, low, high, d.Managed.Samples, d.HeldOut.Samples, d.Rest)
+}

@@ -1,0 +1,169 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
+)
+
+var chooser = netip.MustParseAddr("2001:db8:c::2")
+
+// choosing is a lever without a kernel: exits a, b and c reach the client, a is BGP's best path.
+func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
+	t.Helper()
+	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
+	x := &exits{log: io.Discard, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
+	var told []egress.Update
+	for i, name := range []string{"a", "b", "c"} {
+		e := egress.Exit{Name: name, RouteTarget: fmt.Sprint("65000:", i), Locators: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:f%d::/48", i))},
+			Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::" + name)}, Table: firstTable + uint32(i), Cost: 3 - i}
+		c.Exits = append(c.Exits, e)
+		x.byExit[name] = map[bool]netip.Addr{false: e.Addresses[0]}
+		key := egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Distinguisher: name, Prefix: netip.MustParsePrefix("2001:db8:c::/48")}
+		route := egress.Route{SID: e.Locators[0].Addr(), RouteTargets: []string{e.RouteTarget}, LocalPref: 200 - uint32(i), ASPath: []uint32{uint32(i + 1)},
+			RouterID: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), NextHop: netip.MustParseAddr("2001:db8:1::1")}
+		told = append(told, egress.Update{Key: key, Route: &route})
+		if i == 0 {
+			main := route
+			key.Distinguisher, main.SID, main.RouteTargets = "", netip.Addr{}, nil
+			told = append(told, egress.Update{Key: key, Route: &main})
+		}
+	}
+	var err error
+	if x.plan, err = egress.NewPlan(c.Exits); err != nil {
+		t.Fatal(err)
+	}
+	x.plan.Apply(told)
+	x.config = c
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, quickest: map[netip.Addr]quickExit{}}
+	return x
+}
+
+// roles writes what reachable says: the last part of addresses, + if they carry, - if they stand by, = for the best path's exit; own first.
+func (x *exits) roles(token uint32, port uint16) string {
+	own := netip.MustParseAddr("2001:db8:1::10")
+	var out, first []string
+	for _, a := range x.reachable(mptcp.Peer{Token: token, Client: chooser, Own: netip.AddrPortFrom(own, port)}) {
+		s := strings.TrimPrefix(a.Addr.String(), "2001:db8:1::") + map[bool]string{true: "-", false: "+"}[a.Backup] + map[bool]string{true: "="}[a.Same] + map[bool]string{true: " avoided"}[a.Avoid]
+		if a.Addr == own {
+			first = append(first, s)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(append(first, out...), " ")
+}
+
+// measured tells of a flow of the client through each exit, with these round-trip times, in ms, and 10 Mbit/s.
+func (x *exits) measuredRTT(second int, a, b, c uint32) {
+	flows := map[bpf.FlowKey]egress.FlowCount{}
+	for i, ms := range []uint32{a, b, c} {
+		flows[bpf.FlowKey{LocalPort: uint16(i)}] = egress.FlowCount{Exit: "abc"[i : i+1], Moved: i > 0, Client: chooser, AckedBytes: 1_250_000 * uint64(second), SRTTUs: 1000 * ms}
+	}
+	x.traffic.Look(flows, time.Unix(int64(second), 0))
+}
+
+func TestRoles(t *testing.T) {
+	const managed, heldOut = 500, 499 // 5 %
+	prefix := Selection{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8:c::/64")}}
+	port := Selection{Ports: []uint16{443}}
+	cgroup := Selection{Cgroups: []uint64{7}}
+	x := choosing(t, Service{egress.Throughput, 5}, ServiceRule{port, Service{egress.Cheap, 5}}, ServiceRule{prefix, Service{egress.Latency, 5}}, ServiceRule{cgroup, Service{egress.Steady, 5}})
+	x.services.prefixes = map[netip.Prefix]int{}
+	for _, c := range []struct {
+		what   string
+		do     func()
+		token  uint32
+		port   uint16
+		expect string
+	}{
+		{"all carry", nil, managed, 80, "10+ a+= b+ c+"},
+		{"a held-out connection", nil, heldOut, 80, ""},
+		{"the cheapest, by port", nil, managed, 443, "10- a-= b- c+"},
+		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 3}, nil) }, managed, 80, "10+ a+= b+ c+"},
+		{"by prefix, nothing measured", func() { x.services.prefixes[prefix.Prefixes[0]] = 1 }, managed, 80, "10+ a+= b- c-"},
+		{"another is quicker, too soon", func() { x.measuredRTT(1, 40, 30, 20) }, managed, 80, "10+ a+= b- c-"},
+		{"another is quicker", func() { x.quickest[chooser] = quickExit{"a", time.Now().Add(-stayFor)} }, managed, 80, "10- a-= b- c+"},
+		{"it is full", func() { x.full["c"] = true; x.quickest = map[netip.Addr]quickExit{} }, managed, 80, "10- a-= b+ c-"},
+		{"it fails", func() { x.health.Fail("b", chooser, time.Now()) }, managed, 80, "10+ a+= c-"},
+		{"the best path fails", func() { x.health.Fail("a", chooser, time.Now()); x.full["c"] = false }, managed, 80, "10+ avoided c+"},
+		{"it fails a held-out connection", nil, heldOut, 80, "10+ avoided c+"},
+	} {
+		if c.do != nil {
+			c.do()
+		}
+		if got := x.roles(c.token, c.port); got != c.expect {
+			t.Errorf("%s: %q, want %q", c.what, got, c.expect)
+		}
+	}
+}
+
+// A prefix that gains nothing has its other exits stand by; its connections and no others are looked at again.
+func TestNotWorthIt(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 50})
+	ends := mptcp.Ends{Local: netip.MustParseAddrPort("[2001:db8:1::10]:80"), Remote: netip.AddrPortFrom(chooser, 1000)}
+	for i := range uint32(40) {
+		x.transfer(flowTransfer{ends, i * 250, 1 << 20, 500_000 + i%7*1000})
+	}
+	x.worth.Tick(time.Now().Add(time.Minute))
+	if got, want := x.roles(9999, 80), "10+ a+= b- c-"; got != want {
+		t.Errorf("%q, want %q: %+v", got, want, x.known())
+	}
+	if e := x.explain(chooser); len(e.Services) != 1 || strings.Join(e.Services[0].Carry, " ") != "a" || e.Main != "a" {
+		t.Errorf("explained as %+v", e)
+	}
+	if k := x.known(); len(k) != 1 || k[0].Managed != 20 || k[0].HeldOut != 20 || k[0].OneUntil.IsZero() || k[0].Low < 0.95 {
+		t.Errorf("known: %+v", k)
+	}
+}
+
+// Exits over their cap stand by until they are well below it, and new connections begin without exits where too much is moved.
+func TestCaps(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	x.config.Exits[1].CapMbps, x.config.MovedPercent = 9.5, 60
+	x.measuredRTT(0, 10, 10, 10)
+	x.measuredRTT(1, 10, 10, 10) // 10 Mbit/s each
+	if !x.fill() || x.roles(1, 80) != "" {
+		t.Errorf("two thirds are moved, and new connections get %q", x.roles(1, 80))
+	}
+	x.config.MovedPercent = 80
+	if x.fill(); x.roles(1, 80) != "10+ a+= b- c+" {
+		t.Errorf("b is over its cap: %q", x.roles(1, 80))
+	}
+	x.config.Exits[1].CapMbps = 10.5
+	if x.fill() || !x.full["b"] {
+		t.Error("b is not full any more just below its cap")
+	}
+	x.config.Exits[1].CapMbps = 12
+	if !x.fill() || x.roles(1, 80) != "10+ a+= b+ c+" {
+		t.Errorf("b is far below its cap: %q", x.roles(1, 80))
+	}
+}
+
+// What was found out is there for the next process, and a file that cannot be read is no reason not to come up.
+func TestMemory(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 50})
+	x.memory = t.TempDir() + "/memory.json"
+	if x.remember() != nil {
+		t.Error("something is known before the first process")
+	}
+	x.worth.Transfer(1, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, false, 1<<20, 1e6, time.Now())
+	x.worth.Tick(time.Now().Add(time.Minute))
+	x.keep()
+	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {
+		t.Errorf("remembered %+v", k)
+	}
+	if err := replaceFile(x.memory, "nonsense"); err != nil {
+		t.Fatal(err)
+	}
+	if k := x.remember(); k != nil {
+		t.Errorf("remembered %+v of nonsense", k)
+	}
+}

@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"plait.dev/plait/egress"
+)
+
+// WayStatus is an exit that reaches a client.
+type WayStatus struct {
+	Exit    string       `json:"exit"`
+	Address *netip.Addr  `json:"address,omitempty"` // announced to the client, if the exit has one of its family
+	Prefix  netip.Prefix `json:"prefix"`
+	SID     netip.Addr   `json:"sid"`
+	ASPath  []uint32     `json:"as_path"`
+	Reason  string       `json:"reason"`
+	// RTTMs is the round-trip time of the client's flows through it; 0: not known.
+	RTTMs float64 `json:"rtt_ms"`
+	// Failed: packets of the client's connections did not arrive through it lately, and it is not offered to the client now.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// ServiceStatus is what connections of a service to a client would use.
+type ServiceStatus struct {
+	Selector string          `json:"selector,omitempty"` // of the rule; empty: all others
+	Strategy egress.Strategy `json:"strategy"`
+	Carry    []string        `json:"carry"`  // the exits that carry data; BGP's best path is among them by the exit's name, if it is one of the configured
+	Reason   string          `json:"reason"` // why these
+}
+
+// Explanation is what plait egress explain shows.
+type Explanation struct {
+	Ways     []WayStatus     `json:"ways"` // the best first
+	Main     string          `json:"main"` // the exit of BGP's best path; empty: none of the configured
+	Services []ServiceStatus `json:"services"`
+}
+
+// explain lists the exits that reach a client, and what each service would use.
+func (x *exits) explain(client netip.Addr) Explanation {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	client = client.Unmap()
+	out := Explanation{Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}}
+	ways := x.plan.Reachable(client)
+	for _, w := range ways {
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
+		if a, ok := x.byExit[w.Exit][client.Is4()]; ok {
+			one.Address = &a
+		}
+		out.Ways = append(out.Ways, one)
+	}
+	if len(ways) == 0 {
+		return out
+	}
+	for _, r := range append([]ServiceRule{{Service: x.config.Service}}, x.config.Rules...) {
+		if len(r.Prefixes) > 0 && !slices.ContainsFunc(r.Prefixes, func(p netip.Prefix) bool { return p.Contains(client) }) {
+			continue
+		}
+		carry, why := x.carriers(client, ways, out.Main, r.Strategy, time.Now())
+		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why})
+	}
+	return out
+}
+
+// KnownStatus is what was measured of the clients in a prefix.
+type KnownStatus struct {
+	Prefix      netip.Prefix    `json:"prefix"`
+	Strategy    egress.Strategy `json:"strategy"`
+	ManagedMbps float64         `json:"managed_mbps"` // geometric mean of the rates of transfers, under the strategy
+	HeldOutMbps float64         `json:"held_out_mbps"`
+	Managed     float64         `json:"managed_samples"`
+	HeldOut     float64         `json:"held_out_samples"`
+	// Ratio of the times a byte takes, managed over held out: 0.8 is a fifth less; with its 95 % interval. 0: too little is known.
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	// OneUntil is until when the best path alone carries, because the strategy did no better.
+	OneUntil time.Time `json:"one_until,omitzero"`
+}
+
+// known lists what was measured of prefixes.
+func (x *exits) known() []KnownStatus {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := []KnownStatus{}
+	for _, k := range x.worth.Known() {
+		one := KnownStatus{Prefix: k.Prefix, Strategy: k.Strategy, ManagedMbps: k.Managed.MbitPerSecond(), HeldOutMbps: k.HeldOut.MbitPerSecond(),
+			Managed: k.Managed.Samples, HeldOut: k.HeldOut.Samples, OneUntil: k.OneUntil}
+		one.Ratio, one.Low, one.High = k.Ratio()
+		out = append(out, one)
+	}
+	return out
+}
+
+// EgressExplain asks which exits reach a client.
+func (c *ControlClient) EgressExplain(client string) (e Explanation, err error) {
+	return e, c.call(http.MethodGet, "/egress/explain?client="+url.QueryEscape(client), &e)
+}
+
+// EgressPrefixes asks what was measured of client prefixes.
+func (c *ControlClient) EgressPrefixes() (k []KnownStatus, err error) {
+	return k, c.call(http.MethodGet, "/egress/prefixes", &k)
+}

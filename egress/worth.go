@@ -1,0 +1,216 @@
+package egress
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"plait.dev/plait/signals"
+)
+
+const (
+	// sampleFor is how long a connection's transfers are put together to one sample: they share client and line, and say little more than one of them.
+	sampleFor = 10 * time.Second
+	// minSamples of each group: with fewer, the mean of their logarithms is too far from a normal distribution.
+	minSamples = 10
+	// sameWithin is how much slower several exits may be and still count as equal.
+	sameWithin = 1.02
+	// worthIt is how much of the time several exits have to save, or they are only a burden on links that others use.
+	worthIt = 0.95
+	// firstRest is how long a prefix stays with one exit when it is found to be better off, then twice as long each time that is found again.
+	firstRest = time.Hour
+	mostRest  = 24 * time.Hour
+	// mostKnown is how many prefixes are remembered; those nothing was sent to for longest are forgotten.
+	mostKnown = 10_000
+)
+
+// Group is what was measured of a group of connections: the logarithm of the time a byte took, in us.
+type Group struct {
+	Samples float64 `json:"samples"`
+	Mean    float64 `json:"mean"`
+	// Squares is the sum of squared differences from the mean.
+	Squares float64 `json:"squares"`
+}
+
+func (g *Group) add(x float64) {
+	g.Samples++
+	d := x - g.Mean
+	g.Mean += d / g.Samples
+	g.Squares += d * (x - g.Mean)
+}
+
+// squaredError is the variance of the mean. Equal samples do not make it zero: a transfer's time is known to a per cent or so.
+func (g *Group) squaredError() float64 {
+	const clock = 0.01
+	return (g.Squares/(g.Samples-1) + clock*clock) / g.Samples
+}
+
+// MbitPerSecond is the geometric mean of the rates; 0 without samples.
+func (g *Group) MbitPerSecond() float64 {
+	if g.Samples == 0 {
+		return 0
+	}
+	return 8 / math.Exp(g.Mean)
+}
+
+// Known is what is known of the clients in a prefix: whether a service's strategy serves them better than BGP's best path alone.
+type Known struct {
+	Prefix   netip.Prefix `json:"prefix"`
+	Strategy Strategy     `json:"strategy"`
+	// Managed connections are under the strategy, HeldOut ones have the best path alone.
+	Managed Group `json:"managed"`
+	HeldOut Group `json:"held_out"`
+	// OneUntil is when the strategy is tried again; the zero time: it is in force.
+	OneUntil time.Time `json:"one_until,omitzero"`
+	// Rest is how long that is or was.
+	Rest time.Duration `json:"rest_ns,omitempty"`
+	// Last is when something was measured.
+	Last time.Time `json:"last"`
+}
+
+// Ratio of the times a byte takes, managed over held out, with its 95 % interval; zeros as long as there is too little to say.
+func (k *Known) Ratio() (ratio, low, high float64) {
+	if min(k.Managed.Samples, k.HeldOut.Samples) < minSamples {
+		return 0, 0, 0
+	}
+	d := k.Managed.Mean - k.HeldOut.Mean
+	w := signals.HalfWidth(k.Managed.squaredError() + k.HeldOut.squaredError())
+	return math.Exp(d), math.Exp(d - w), math.Exp(d + w)
+}
+
+// Verdict in words if the clients are better off with one exit; else empty.
+func (k *Known) verdict() string {
+	_, low, _ := k.Ratio()
+	switch {
+	case low > sameWithin:
+		return "slower"
+	case low > worthIt && k.Strategy == Throughput:
+		return "no faster"
+	}
+	return ""
+}
+
+type knownKey struct {
+	prefix   netip.Prefix
+	strategy Strategy
+}
+
+// sampled are a connection's transfers of some seconds.
+type sampled struct {
+	of        knownKey
+	heldOut   bool
+	since     time.Time
+	bytes, us float64
+}
+
+// Worth finds out for which client prefixes strategies are worth it. It is for one goroutine at a time.
+type Worth struct {
+	known map[knownKey]*Known
+	open  map[uint32]*sampled // by connection
+}
+
+// NewWorth returns what a process before this one found out.
+func NewWorth(before []Known) *Worth {
+	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}}
+	for _, k := range before {
+		w.known[knownKey{k.Prefix, k.Strategy}] = &k
+	}
+	return w
+}
+
+// Known lists all, in the order of the prefixes.
+func (w *Worth) Known() []Known {
+	out := make([]Known, 0, len(w.known))
+	for _, k := range w.known {
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b Known) int {
+		if c := a.Prefix.Compare(b.Prefix); c != 0 {
+			return c
+		}
+		return slices.Index(Strategies(), a.Strategy) - slices.Index(Strategies(), b.Strategy)
+	})
+	return out
+}
+
+// One says whether the prefix is better off with one exit, as far as is known.
+func (w *Worth) One(prefix netip.Prefix, s Strategy) bool {
+	k := w.known[knownKey{prefix, s}]
+	return k != nil && !k.OneUntil.IsZero()
+}
+
+// Transfer takes in how long a connection took for some bytes.
+func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, heldOut bool, bytes, us uint32, now time.Time) {
+	o := w.open[connection]
+	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != heldOut {
+		o = &sampled{of: knownKey{prefix, s}, heldOut: heldOut, since: now}
+		w.open[connection] = o
+	}
+	o.bytes += float64(bytes)
+	o.us += float64(us)
+}
+
+// fold takes in a sample. While a prefix stays with one exit there is nothing to compare.
+func (w *Worth) fold(o *sampled, now time.Time) {
+	k := w.known[o.of]
+	if k == nil {
+		k = &Known{Prefix: o.of.prefix, Strategy: o.of.strategy}
+		w.known[o.of] = k
+	}
+	k.Last = now
+	if !k.OneUntil.IsZero() || o.bytes == 0 || o.us == 0 {
+		return
+	}
+	g := &k.Managed
+	if o.heldOut {
+		g = &k.HeldOut
+	}
+	g.add(math.Log(o.us / o.bytes))
+}
+
+// forget makes room where too many prefixes are known.
+func (w *Worth) forget() {
+	if len(w.known) <= mostKnown {
+		return
+	}
+	all := w.Known()
+	slices.SortFunc(all, func(a, b Known) int { return a.Last.Compare(b.Last) })
+	for _, k := range all[:len(all)-mostKnown*9/10] {
+		delete(w.known, knownKey{k.Prefix, k.Strategy})
+	}
+}
+
+// Decision is a change of what a prefix is given.
+type Decision struct {
+	Known
+	// Why in words: "slower" or "no faster" than the best path alone; empty if the strategy is tried again.
+	Why string
+}
+
+// Tick judges what has come together, and returns what changes.
+func (w *Worth) Tick(now time.Time) (changes []Decision) {
+	touched := map[*Known]bool{}
+	for connection, o := range w.open {
+		if now.Sub(o.since) >= sampleFor {
+			w.fold(o, now)
+			touched[w.known[o.of]] = true
+			delete(w.open, connection)
+		}
+	}
+	for k := range touched {
+		if why := k.verdict(); why != "" && k.OneUntil.IsZero() {
+			k.Rest = min(max(2*k.Rest, firstRest), mostRest)
+			k.OneUntil = now.Add(k.Rest)
+			changes = append(changes, Decision{*k, why})
+		}
+	}
+	for _, k := range w.known {
+		if !k.OneUntil.IsZero() && !now.Before(k.OneUntil) {
+			k.OneUntil, k.Managed, k.HeldOut = time.Time{}, Group{}, Group{}
+			changes = append(changes, Decision{*k, ""})
+		}
+	}
+	w.forget()
+	return changes
+}

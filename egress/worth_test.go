@@ -1,0 +1,92 @@
+package egress
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// feed gives n connections of each group a transfer of a megabyte, whose times spread by a fifth, and lets their samples end.
+func feed(w *Worth, prefix netip.Prefix, s Strategy, n int, managedUs, heldOutUs float64, now *time.Time) (changes []Decision) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		spread := func(us float64) uint32 { return uint32(us * math.Exp(0.2*r.NormFloat64())) }
+		w.Transfer(uint32(2*i), prefix, s, false, 1<<20, spread(managedUs), *now)
+		w.Transfer(uint32(2*i+1), prefix, s, true, 1<<20, spread(heldOutUs), *now)
+	}
+	*now = now.Add(sampleFor)
+	return w.Tick(*now)
+}
+
+// A prefix goes to one exit where the strategy is slower, or for throughput no faster, with confidence; others' stay. After the rest it is tried again.
+func TestWorth(t *testing.T) {
+	prefix := netip.MustParsePrefix("2001:db8:c::/48")
+	for _, c := range []struct {
+		strategy Strategy
+		managed  float64 // over held out
+		why      string
+	}{
+		{Throughput, 1.3, "slower"}, {Throughput, 1, "no faster"}, {Throughput, 0.7, ""},
+		{Steady, 1.3, "slower"}, {Steady, 1, ""}, {Latency, 1, ""}, {Cheap, 1.3, "slower"},
+	} {
+		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		if got := feed(w, prefix, c.strategy, 5, c.managed*1e6, 1e6, &now); len(got) != 0 {
+			t.Errorf("%s: decided after 5 connections of each group: %+v", c.strategy, got)
+		}
+		changes := feed(w, prefix, c.strategy, 400, c.managed*1e6, 1e6, &now)
+		if one := w.One(prefix, c.strategy); one != (c.why != "") || one && (len(changes) != 1 || changes[0].Why != c.why) || !one && len(changes) != 0 {
+			t.Errorf("%s, managed %v times as long: one exit %v, %+v; want %q", c.strategy, c.managed, one, changes, c.why)
+			continue
+		}
+		if c.why == "" {
+			continue
+		}
+		if got := feed(w, prefix, c.strategy, 400, 5e6, 1e6, &now); len(got) != 0 || w.Known()[0].Managed.Samples > 405 {
+			t.Errorf("%s: one exit, and still compared: %+v", c.strategy, got)
+		}
+		// A process after this one knows it; the next rest is twice as long.
+		w = NewWorth(w.Known())
+		if now = now.Add(firstRest); len(w.Tick(now)) != 1 || w.One(prefix, c.strategy) {
+			t.Errorf("%s: not tried again after %v", c.strategy, firstRest)
+		}
+		changes = feed(w, prefix, c.strategy, 400, c.managed*1e6, 1e6, &now)
+		if len(changes) != 1 || changes[0].Rest != 2*firstRest {
+			t.Errorf("%s: %+v, want a rest of %v", c.strategy, changes, 2*firstRest)
+		}
+	}
+}
+
+// By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at.
+func TestWorthByChance(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	worse, trials := 0, 300
+	for range trials {
+		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		for range 60 {
+			for i := range 10 {
+				w.Transfer(uint32(i), netip.MustParsePrefix("192.0.2.0/24"), Steady, i%2 == 0, 1<<20, uint32(1e6*math.Exp(0.5*r.NormFloat64())), now)
+			}
+			now = now.Add(sampleFor)
+			if len(w.Tick(now)) > 0 {
+				worse++
+				break
+			}
+		}
+	}
+	if worse > trials/20 {
+		t.Errorf("%d of %d equal prefixes were judged", worse, trials)
+	}
+}
+
+func TestWorthForgets(t *testing.T) {
+	w, now := NewWorth(nil), time.Unix(1e9, 0)
+	for i := range mostKnown + 1 {
+		w.Transfer(uint32(i), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, false, 1<<20, 1e6, now.Add(time.Duration(i)))
+	}
+	w.Tick(now.Add(time.Minute))
+	if n := len(w.Known()); n > mostKnown || n < mostKnown/2 {
+		t.Errorf("%d prefixes are known, want at most %d and most of them", n, mostKnown)
+	}
+}

@@ -1,0 +1,22 @@
+package signals
+
+import "math"
+
+const (
+	// alpha is the chance that the interval ever leaves the true value out.
+	alpha = 0.05
+	// tunedFor is the information (1/variance of the estimate) at which the interval is nearly as narrow as it can be: of logarithms, a standard
+	// error of 5 %, where a difference of 16 % shows.
+	tunedFor = 1 / (0.05 * 0.05)
+)
+
+// HalfWidth of the interval around an estimate with this squared error. Whoever compares again and again and acts on the first
+// clear result would with the usual 1.96 standard errors sooner or later find any difference. This is the boundary of a
+// confidence sequence (Robbins' normal mixture; Howard et al. 2021, doi:10.1214/20-AOS1991): with probability
+// 1 - alpha the true value is inside at every look. It costs a factor of 1.55 at the information it is tuned for.
+func HalfWidth(squaredError float64) float64 {
+	const tuning = tunedFor / 7.94 // 2 ln(1/alpha) + ln(1 + 2 ln(1/alpha)), which is narrowest at tunedFor
+	information := 1 / squaredError
+	v := information + tuning
+	return math.Sqrt(v*math.Log(v/(tuning*alpha*alpha))) / information
+}
