@@ -50,6 +50,8 @@ type exits struct {
 	traffic *egress.Traffic[bpf.FlowKey]
 	journal []JournalEntry                 // the latest last
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
+	// aside are the exits whose best path to a prefix is out of the main table.
+	aside map[netip.Prefix]string
 	choice
 }
 
@@ -89,9 +91,7 @@ func (x *exits) settle() {
 func (x *exits) routes(updates []egress.Update) {
 	x.mu.Lock()
 	changes := x.plan.Apply(updates)
-	if x.settled && x.kernel != nil {
-		_ = x.kernel.Apply(changes) // each step that failed is in the journal, and the next comparison tries again
-	}
+	x.carryOut(changes)
 	x.mu.Unlock()
 	if x.mptcp == nil || len(changes) == 0 {
 		return
@@ -159,6 +159,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	}
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
+	x.aside = map[netip.Prefix]string{}
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}

@@ -20,6 +20,7 @@ func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
 	x := &exits{log: io.Discard, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
+	x.aside = map[netip.Prefix]string{}
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {
 		e := egress.Exit{Name: name, RouteTarget: fmt.Sprint("65000:", i), Locators: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:f%d::/48", i))},
@@ -165,5 +166,36 @@ func TestMemory(t *testing.T) {
 	}
 	if k := x.remember(); k != nil {
 		t.Errorf("remembered %+v of nonsense", k)
+	}
+}
+
+// An exit that fails half of its clients in a prefix is left for all there, and comes back when one of them is well through it.
+func TestAside(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	now := time.Now()
+	flows := map[bpf.FlowKey]egress.FlowCount{}
+	clients := make([]netip.Addr, 4)
+	for i := range clients {
+		clients[i] = netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: 0x0c, 15: byte(i)})
+		flows[bpf.FlowKey{LocalPort: uint16(i)}] = egress.FlowCount{Exit: "a", Client: clients[i], AckedBytes: 1, SRTTUs: 1000}
+	}
+	x.traffic.Look(flows, now)
+	for i, want := range []string{"a", "b"} {
+		x.health.Fail("a", clients[i], now)
+		if x.leave(clients[i], now); x.plan.MainExit(clients[3]) != want {
+			t.Fatalf("%d of 4 clients failed: the main table leads through %q, want %q", i+1, x.plan.MainExit(clients[3]), want)
+		}
+	}
+	if x.comeBack(); x.plan.MainExit(clients[3]) != "b" {
+		t.Error("the best path is back before anybody tried")
+	}
+	now = now.Add(time.Minute) // the hold-downs are over, the exit is offered again
+	x.health.Tick(now, func(netip.Addr) bool { return true })
+	if x.comeBack(); x.plan.MainExit(clients[3]) != "b" {
+		t.Error("the best path is back before a client joined")
+	}
+	x.health.Proven("a", clients[0], now)
+	if x.comeBack(); x.plan.MainExit(clients[3]) != "a" || len(x.aside) != 0 {
+		t.Error("the best path is not back though a client came through it")
 	}
 }

@@ -52,6 +52,7 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 		if x.health.Fail(exit, g.Client, now) {
 			changed = true
 			x.say("exit " + exit + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
+			x.leave(g.Client, now)
 		}
 	}
 	if main := x.plan.MainExit(g.Client); v.Silent && x.health.Bet(main, g.Client, now) {
@@ -163,6 +164,7 @@ func (x *exits) recover(now time.Time) {
 	x.mu.Lock()
 	clients := x.health.Tick(now, func(c netip.Addr) bool { return present[c] })
 	held := x.health.Held()
+	x.comeBack()
 	for _, c := range clients {
 		if exits := held[c]; len(exits) > 0 {
 			x.say("nothing came through for " + c.String() + ": still not used: " + strings.Join(exits, " "))
@@ -179,4 +181,5 @@ func (x *exits) joined(client, addr netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.health.Proven(x.exitOf(addr, client), client, time.Now())
+	x.comeBack()
 }

@@ -197,6 +197,21 @@ func (h *Health) Clients() []netip.Addr {
 	return slices.Compact(out)
 }
 
+// Ails says whether the exit fails clients within the prefix, all those for whom that was ever in question lately: one that is well proves the exit.
+func (h *Health) Ails(exit string, within netip.Prefix) bool {
+	ails := false
+	for w, a := range h.ways {
+		if w.exit != exit || !within.Contains(w.client) {
+			continue
+		}
+		if a.state == recovered {
+			return false
+		}
+		ails = true
+	}
+	return ails
+}
+
 // Held lists what is not offered now: the exits' names by client.
 func (h *Health) Held() map[netip.Addr][]string {
 	out := map[netip.Addr][]string{}

@@ -22,6 +22,7 @@ type Plan struct {
 	bySource map[source]uint32
 
 	refusals map[refused]*Refusal
+	aside    map[netip.Prefix]int // the exit whose best path the main table goes without
 	scratch  []candidate
 }
 
@@ -65,7 +66,7 @@ func NewPlan(exits []Exit) (*Plan, error) {
 	}
 	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
 		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[attributes]*shared{},
-		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}}
+		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]int{}}
 	for i, e := range exits {
 		p.byTarget[e.RouteTarget] = i
 	}
@@ -251,7 +252,7 @@ func (p *Plan) standby(d *destination, best *attributes, exits []*attributes) in
 
 // sameWay says whether an exit's route is the default table's route told again: of the same border router, and received with the same AS path.
 func sameWay(exit, main *attributes) bool {
-	return main != nil && exit.routerID == main.routerID && exit.asPath == main.asPath
+	return exit != nil && main != nil && exit.routerID == main.routerID && exit.asPath == main.asPath
 }
 
 // renew makes a destination's entries anew and returns what changed, in the order of the slots. Nobody needs a destination without routes.
@@ -266,6 +267,9 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 	}
 	if i := p.standby(d, fresh.best, fresh.exits); i >= 0 {
 		fresh.standby, fresh.standbyExit = fresh.exits[i], i
+	}
+	if exit, is := p.aside[prefix]; is && fresh.standby != nil && fresh.best != nil && sameWay(fresh.exits[exit], fresh.best) {
+		fresh.best = nil
 	}
 	var out []Change
 	for slot := range p.slots() {

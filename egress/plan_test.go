@@ -273,3 +273,37 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportMetric(bytes, "bytes/route")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/routes, "ns/route")
 }
+
+// The best path is set aside for the standby, and comes back; a best path by another exit is none of it. Without a standby nothing is set aside.
+func TestSetAside(t *testing.T) {
+	client := netip.MustParseAddr("2001:db8:c::1")
+	p := newPlan(t, three, vpn("a", nil), unicast("a"))
+	if got := p.SetAside(near, "a"); len(got) != 0 {
+		t.Errorf("without a standby: %s", changes(got))
+	}
+	p.Apply([]Update{vpn("b", nil)})
+	if got := p.SetAside(near, "b"); len(got) != 0 {
+		t.Errorf("the best path does not leave by b: %s", changes(got))
+	}
+	main := show(&Entry{NextHop: unicast("a").Route.NextHop})
+	if got, want := changes(p.SetAside(near, "a")), main+" > -"; got != want {
+		t.Errorf("set aside: %s, want %s", got, want)
+	}
+	if prefix, exit := p.Main(client); prefix != near || exit != "b" {
+		t.Errorf("the main table leads through %q by %v, want b", exit, prefix)
+	}
+	p.Apply([]Update{vpn("c", nil)})
+	if p.MainExit(client) != "b" {
+		t.Errorf("an update of another exit brought %q", p.MainExit(client))
+	}
+	if got, want := changes(p.Restore(near)), "- > "+main; got != want || p.MainExit(client) != "a" {
+		t.Errorf("restored: %s, want %s", got, want)
+	}
+	p.SetAside(near, "a")
+	better := unicast("b")
+	better.Route.LocalPref = 300
+	p.Apply([]Update{better})
+	if p.MainExit(client) != "b" {
+		t.Errorf("BGP has a best path by b, the main table leads through %q", p.MainExit(client))
+	}
+}

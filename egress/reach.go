@@ -3,6 +3,7 @@ package egress
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Way is an exit that announces a client's address.
@@ -14,8 +15,9 @@ type Way struct {
 	Reason string
 }
 
-// MainExit is the exit that the main table's best path to the client leaves through; empty if there is none, or none of the plan's.
-func (p *Plan) MainExit(client netip.Addr) string {
+// Main is the prefix of the main table's route to the client, and the exit that packets leave through by it: that of the best path, or where there is none now, of
+// the standby. The exit is empty if it is none of the plan's; the prefix is invalid if there is no route.
+func (p *Plan) Main(client netip.Addr) (prefix netip.Prefix, exit string) {
 	client = client.Unmap()
 	for length := client.BitLen(); length >= 0; length-- {
 		prefix, err := client.Prefix(length)
@@ -23,17 +25,50 @@ func (p *Plan) MainExit(client netip.Addr) string {
 			continue
 		}
 		d := p.destinations[prefix]
-		if d == nil || d.best == nil {
+		switch {
+		case d == nil || d.best == nil && d.standby == nil:
 			continue
+		case d.best == nil:
+			return prefix, p.exits[d.standbyExit].Name
 		}
 		for i, a := range d.exits {
-			if a != nil && sameWay(a, d.best) {
-				return p.exits[i].Name
+			if sameWay(a, d.best) {
+				return prefix, p.exits[i].Name
 			}
 		}
-		return ""
+		return prefix, ""
 	}
-	return ""
+	return netip.Prefix{}, ""
+}
+
+// MainExit is the exit of Main.
+func (p *Plan) MainExit(client netip.Addr) string {
+	_, exit := p.Main(client)
+	return exit
+}
+
+// SetAside takes the best path to a prefix out of the main table for as long as it leaves by this exit, if there is a standby to take its place. It returns what
+// that changes.
+func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
+	i := slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit })
+	if i < 0 || p.destinations[prefix] == nil {
+		return nil
+	}
+	p.aside[prefix] = i
+	changes := p.renew(prefix)
+	if len(changes) == 0 {
+		delete(p.aside, prefix)
+	}
+	return changes
+}
+
+// Restore puts the best path to a prefix back.
+func (p *Plan) Restore(prefix netip.Prefix) []Change {
+	delete(p.aside, prefix)
+	if p.destinations[prefix] == nil {
+		return nil
+	}
+	return p.renew(prefix)
 }
 
 // Reachable returns the exits through which packets for the client can leave, best first. An exit that is not there announces no prefix with the
