@@ -24,6 +24,8 @@
 
 struct flow {
 	struct plait_flow_stats stats;
+	__u32 sent_before; /* segments, before the flow was known */
+	__u32 retransmitted_before;
 	struct bpf_timer timer;
 };
 
@@ -80,19 +82,12 @@ static __always_inline void tell(const struct plait_flow_key *key, bool stalled)
 	bpf_ringbuf_submit(e, 0);
 }
 
-static __always_inline void arm(struct flow *f, __u64 ns)
-{
-	f->stats.armed = 1;
-	if (bpf_timer_start(&f->timer, ns, 0))
-		f->stats.armed = 0;
-}
-
 static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 {
 	struct plait_flow_stats *s = &f->stats;
 	__u64 since, now, waited, patience;
 
-	__sync_lock_test_and_set(&s->armed, 0); /* first: what is sent from now on arms again */
+	__sync_lock_test_and_set(&s->armed, PLAIT_FLOW_UNARMED); /* first: what is sent from now on arms again */
 	since = s->unanswered_at_ns;
 	if (!since || s->stalled_at_ns)
 		return 0;
@@ -100,7 +95,9 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	waited = now - since;
 	patience = patience_ns(s);
 	if (waited < patience) {
-		arm(f, patience - waited);
+		s->armed = PLAIT_FLOW_ARMED;
+		if (bpf_timer_start(&f->timer, patience - waited, 0))
+			s->armed = PLAIT_FLOW_UNARMED;
 		return 0;
 	}
 	s->stalled_at_ns = now;
@@ -109,29 +106,49 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	return 0;
 }
 
-static __always_inline struct flow *flow_of(const struct plait_flow_key *key, struct tcp_sock *tp, struct mptcp_sock *msk)
+/*
+ * A timer needs memory, which the kernel may not have at this moment: Linux 6.17 and newer wait for no lock to get it. To try is expensive, so it is tried
+ * again with the next ACK or the next wait, not with the next packet.
+ */
+static __always_inline void arm(struct flow *f, __u64 ns)
 {
-	struct flow *f = bpf_map_lookup_elem(&plait_flows, key);
+	f->stats.armed = PLAIT_FLOW_ARMED;
+	if (!bpf_timer_start(&f->timer, ns, 0))
+		return;
+	if (bpf_timer_init(&f->timer, &plait_flows, CLOCK_MONOTONIC) || bpf_timer_set_callback(&f->timer, expired) || bpf_timer_start(&f->timer, ns, 0))
+		f->stats.armed = PLAIT_FLOW_REFUSED;
+}
+
+/* A flow that is new, if its address is watched. */
+static __always_inline struct flow *begin(struct __sk_buff *skb, const struct segment *seg, struct tcp_sock *tp, struct mptcp_sock *msk)
+{
 	struct flow none = {};
 
-	if (f)
-		return f;
+	if (!bpf_map_lookup_elem(&plait_sources, seg->key.local))
+		return 0;
 	none.stats.rule = nearest(&plait_exit_cgroups, (struct sock *)tp);
 	if (msk)
 		none.stats.token = msk->token;
-	if (bpf_map_update_elem(&plait_flows, key, &none, BPF_NOEXIST))
+	none.stats.acked = tp->snd_una;
+	none.stats.next = seg->sequence;
+	none.sent_before = tp->data_segs_out - (seg->payload ? max(skb->gso_segs, 1) : 0);
+	none.retransmitted_before = tp->total_retrans;
+	if (bpf_map_update_elem(&plait_flows, &seg->key, &none, BPF_NOEXIST))
 		return 0;
-	f = bpf_map_lookup_elem(&plait_flows, key);
-	if (!f)
-		return 0;
-	if (bpf_timer_init(&f->timer, &plait_flows, CLOCK_MONOTONIC)) {
-		bpf_map_delete_elem(&plait_flows, key);
-		return 0;
-	}
-	bpf_timer_set_callback(&f->timer, expired);
-	return f;
+	return bpf_map_lookup_elem(&plait_flows, &seg->key);
 }
 
+/* The peer has everything up to a sequence number. A FIN has one, too, and is no byte. */
+static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto)
+{
+	__s32 bytes = min((__s32)(upto - s->acked), (__s32)(s->next - s->acked));
+
+	if (bytes > 0)
+		s->acked_bytes += bytes;
+	s->acked = upto;
+}
+
+/* Its socket is locked: no other CPU sends on the same flow. */
 SEC("tcx/egress")
 int plait_flow_sent(struct __sk_buff *skb)
 {
@@ -141,14 +158,13 @@ int plait_flow_sent(struct __sk_buff *skb)
 	struct segment seg;
 	struct tcp_sock *tp;
 	struct flow *f;
-	__u64 now;
 
-	if (!sk || !parse(skb, &seg, true) || !bpf_map_lookup_elem(&plait_sources, seg.key.local))
+	if (!sk || !parse(skb, &seg, true))
 		return TCX_NEXT;
-	if (seg.flags & TCP_FLAG_SYN)
+	if (seg.flags & TCP_FLAG_SYN) {
 		bpf_map_delete_elem(&plait_flows, &seg.key); /* of a connection before this one */
-	if (seg.flags & TCP_FLAG_SYN)
 		return TCX_NEXT;
+	}
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return TCX_NEXT;
@@ -156,28 +172,30 @@ int plait_flow_sent(struct __sk_buff *skb)
 	/* A subflow that carries nothing yet has a round-trip time already, of its handshake: its first packet is the last ACK of that. */
 	if (!seg.payload && !msk)
 		return TCX_NEXT;
-	f = flow_of(&seg.key, tp, msk);
+	f = bpf_map_lookup_elem(&plait_flows, &seg.key);
+	if (!f)
+		f = begin(skb, &seg, tp, msk);
 	if (!f)
 		return TCX_NEXT;
 	s = &f->stats;
-	s->acked_bytes = tp->bytes_acked;
-	s->sent_segments = tp->data_segs_out;
-	s->retransmitted_segments = tp->total_retrans;
+	s->sent_segments = tp->data_segs_out - f->sent_before;
+	s->retransmitted_segments = tp->total_retrans - f->retransmitted_before;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
+	if ((__s32)(tp->snd_una - s->acked) > 0)
+		acknowledge(s, tp->snd_una); /* an ACK that came by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
-	now = bpf_ktime_get_ns();
 	if (msk)
-		transfer_sent(s->token, msk, now);
-	if (!s->sent_bytes)
-		s->acked = s->next = seg.sequence;
+		transfer_sent(s->token, msk);
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
 		s->next = seg.sequence + seg.payload;
-	__sync_fetch_and_add(&s->sent_bytes, seg.payload);
-	if (!s->unanswered_at_ns)
-		s->unanswered_at_ns = now;
-	if (!s->armed && !s->stalled_at_ns)
+	if (!s->unanswered_at_ns) {
+		s->unanswered_at_ns = bpf_ktime_get_ns();
+		if (s->armed == PLAIT_FLOW_REFUSED)
+			s->armed = PLAIT_FLOW_UNARMED;
+	}
+	if (s->armed == PLAIT_FLOW_UNARMED && !s->stalled_at_ns)
 		arm(f, patience_ns(s));
 	return TCX_NEXT;
 }
@@ -189,6 +207,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	struct segment seg;
 	struct flow *f;
 	__s32 ahead;
+	__u64 now;
 
 	if (!parse(skb, &seg, false) || seg.flags & TCP_FLAG_RST)
 		return TCX_NEXT;
@@ -196,20 +215,21 @@ int plait_flow_heard(struct __sk_buff *skb)
 	if (!f)
 		return TCX_NEXT;
 	s = &f->stats;
+	now = bpf_ktime_get_ns();
 	if (s->token)
-		transfer_heard(skb, &seg, s->token, bpf_ktime_get_ns());
+		transfer_heard(skb, &seg, s->token, now);
 	/* The peer's own data proves nothing about the way there; an ACK without data answers something, be it out of order. */
 	ahead = seg.acknowledged - s->acked;
 	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
-	s->acked = seg.acknowledged;
-	s->heard_at_ns = bpf_ktime_get_ns();
+	acknowledge(s, seg.acknowledged);
+	s->heard_at_ns = now;
 	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
 	if (s->stalled_at_ns) {
 		s->stalled_at_ns = 0;
 		tell(&seg.key, false);
 	}
-	if (s->unanswered_at_ns && !s->armed)
+	if (s->unanswered_at_ns && s->armed != PLAIT_FLOW_ARMED)
 		arm(f, patience_ns(s));
 	return TCX_NEXT;
 }

@@ -17,10 +17,12 @@ struct plait_flow_key {
 	__u16 remote_port;
 };
 
-/* A flow as of its last data packet; counters since its beginning. All times: CLOCK_MONOTONIC. */
+/* Whether the timer of a flow runs. */
+enum plait_flow_armed { PLAIT_FLOW_UNARMED, PLAIT_FLOW_ARMED, PLAIT_FLOW_REFUSED };
+
+/* A flow as its socket had it when its last data was sent; counters since it is known, which is since its first data. All times: CLOCK_MONOTONIC. */
 struct plait_flow_stats {
-	__u64 sent_bytes;	/* payload, retransmissions too */
-	__u64 acked_bytes;
+	__u64 acked_bytes;	/* up to the last ACK */
 	__u64 heard_at_ns;	/* the last sign that what is sent arrives; 0: none yet */
 	__u64 unanswered_at_ns; /* since when data waits for a sign; 0: none does */
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
@@ -31,7 +33,7 @@ struct plait_flow_stats {
 	__u32 next; /* sequence number behind what was sent */
 	__u32 acked; /* what the peer expects next */
 	__u32 stalls;
-	__u32 armed; /* the timer runs */
+	enum plait_flow_armed armed;
 	__u32 token; /* of the MPTCP connection; 0: plain TCP */
 	__u32 rule;  /* what plait_exit_cgroups says of the socket's cgroup; 0: nothing */
 };

@@ -14,13 +14,23 @@ import (
 )
 
 type FlowsFlow struct {
-	_     structs.HostLayout
-	Stats FlowsPlaitFlowStats
-	Timer struct {
+	_                   structs.HostLayout
+	Stats               FlowsPlaitFlowStats
+	SentBefore          uint32
+	RetransmittedBefore uint32
+	Timer               struct {
 		_      structs.HostLayout
 		Opaque [2]uint64
 	}
 }
+
+type FlowsPlaitFlowArmed uint32
+
+const (
+	FlowsPlaitFlowArmedPLAIT_FLOW_UNARMED FlowsPlaitFlowArmed = 0
+	FlowsPlaitFlowArmedPLAIT_FLOW_ARMED   FlowsPlaitFlowArmed = 1
+	FlowsPlaitFlowArmedPLAIT_FLOW_REFUSED FlowsPlaitFlowArmed = 2
+)
 
 type FlowsPlaitFlowEvent struct {
 	_       structs.HostLayout
@@ -38,7 +48,6 @@ type FlowsPlaitFlowKey struct {
 
 type FlowsPlaitFlowStats struct {
 	_                     structs.HostLayout
-	SentBytes             uint64
 	AckedBytes            uint64
 	HeardAtNs             uint64
 	UnansweredAtNs        uint64
@@ -50,7 +59,7 @@ type FlowsPlaitFlowStats struct {
 	Next                  uint32
 	Acked                 uint32
 	Stalls                uint32
-	Armed                 uint32
+	Armed                 FlowsPlaitFlowArmed
 	Token                 uint32
 	Rule                  uint32
 }

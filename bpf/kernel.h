@@ -164,7 +164,6 @@ struct tcp_sock {
 	__u32 mdev_us; /* mean deviation << 2 */
 	__u32 data_segs_out;
 	__u32 total_retrans;
-	__u64 bytes_acked;
 	__u32 packets_out;
 	__u32 retrans_out;
 	__u32 lost_out;
@@ -192,6 +191,11 @@ struct mptcp_sock {
 	__u64 snd_nxt;
 	__u64 snd_una;
 	__u32 token;
+};
+
+struct sk_buff {
+	__u16 network_header; /* bytes from the head on, as the next */
+	__u16 mac_header;
 };
 
 struct rate_sample {

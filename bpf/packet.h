@@ -58,6 +58,29 @@ static __always_inline bool load(struct __sk_buff *skb, __u32 offset, void *to, 
 	return !bpf_skb_load_bytes_relative(skb, offset, to, size, BPF_HDR_START_NET);
 }
 
+extern void *bpf_cast_to_kern_ctx(void *obj) __ksym;
+
+/* Where the network header is, from skb->data on: at both hooks that is the MAC header, if the device has any. */
+static __always_inline __u32 network_offset(struct __sk_buff *skb)
+{
+	struct sk_buff *k = bpf_cast_to_kern_ctx(skb);
+
+	return (k->network_header - k->mac_header) & 0xff;
+}
+
+/*
+ * Size bytes of the packet, from an offset behind its network header on; 0 if it ends before. They are read where they are if they are in the packet's linear
+ * part, as what this host sends is; otherwise they are copied.
+ */
+static __always_inline const void *at(struct __sk_buff *skb, __u32 network, __u32 offset, void *copy, __u32 size)
+{
+	void *p = (void *)(long)skb->data + network + offset;
+
+	if (p + size <= (void *)(long)skb->data_end)
+		return p;
+	return load(skb, offset, copy, size) ? copy : 0;
+}
+
 static __always_inline void mapped(__u8 *to, const __u8 *ipv4)
 {
 	__builtin_memset(to, 0, 10);
@@ -65,70 +88,68 @@ static __always_inline void mapped(__u8 *to, const __u8 *ipv4)
 	__builtin_memcpy(to + 12, ipv4, 4);
 }
 
-/* Where the IP header is that TCP stands behind, and of which version; 0 if there is none. */
-static __always_inline int inner(struct __sk_buff *skb, struct ipv6_header *ip6, __u32 *offset)
-{
-	__u8 routing[2];
-	__u32 next;
-
-	*offset = 0;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return 4;
-	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !load(skb, 0, ip6, sizeof(*ip6)))
-		return 0;
-	next = ip6->next_header;
-	if (next == IPPROTO_TCP)
-		return 6;
-	*offset = sizeof(*ip6);
-	if (next == IPPROTO_ROUTING) {
-		if (!load(skb, *offset, routing, sizeof(routing)))
-			return 0;
-		next = routing[0];
-		*offset += (routing[1] + 1) * 8;
-	}
-	if (next == IPPROTO_IPIP)
-		return 4;
-	if (next != IPPROTO_IPV6 || !load(skb, *offset, ip6, sizeof(*ip6)) || ip6->next_header != IPPROTO_TCP)
-		return 0;
-	return 6;
-}
-
 /* Whether the packet is a TCP segment; local is this host's end of it. */
 static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bool outgoing)
 {
 	__u8 *source = outgoing ? seg->key.local : seg->key.remote, *destination = outgoing ? seg->key.remote : seg->key.local;
-	struct ipv6_header ip6;
-	struct ipv4_header ip4;
-	struct tcp_header tcp;
-	__u32 offset, length;
-	int version = inner(skb, &ip6, &offset);
+	__u32 network = network_offset(skb), offset = 0, next = IPPROTO_IPV6;
+	union {
+		struct ipv4_header ip4;
+		struct ipv6_header ip6;
+		struct tcp_header tcp;
+		__u8 routing[2];
+	} copy;
+	const struct ipv6_header *ip6;
+	const struct ipv4_header *ip4;
+	const struct tcp_header *tcp;
+	const __u8 *routing;
+	__s32 length;
 
-	if (version == 6) {
-		__builtin_memcpy(source, ip6.source, 16);
-		__builtin_memcpy(destination, ip6.destination, 16);
-		length = bpf_ntohs(ip6.payload_length);
-		offset += sizeof(ip6);
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		next = IPPROTO_IPIP;
 	} else {
-		if (version != 4 || !load(skb, offset, &ip4, sizeof(ip4)) || ip4.protocol != IPPROTO_TCP ||
-		    ip4.fragment & bpf_htons(0x1fff))
+		if (skb->protocol != bpf_htons(ETH_P_IPV6) || !(ip6 = at(skb, network, 0, &copy, sizeof(*ip6))))
 			return false;
-		mapped(source, ip4.source);
-		mapped(destination, ip4.destination);
-		length = bpf_ntohs(ip4.total_length) - (ip4.version_ihl & 15) * 4;
-		offset += (ip4.version_ihl & 15) * 4;
+		if (ip6->next_header != IPPROTO_TCP) {
+			next = ip6->next_header;
+			offset = sizeof(*ip6);
+		}
+		if (next == IPPROTO_ROUTING) {
+			routing = at(skb, network, offset, &copy, sizeof(copy.routing));
+			if (!routing)
+				return false;
+			next = routing[0];
+			offset += (routing[1] + 1) * 8;
+		}
 	}
-	if (!load(skb, offset, &tcp, sizeof(tcp)))
-		return false;
-	seg->key.local_port = bpf_ntohs(outgoing ? tcp.source : tcp.destination);
-	seg->key.remote_port = bpf_ntohs(outgoing ? tcp.destination : tcp.source);
-	seg->sequence = bpf_ntohl(tcp.sequence);
-	seg->acknowledged = bpf_ntohl(tcp.acknowledged);
-	if (length < (tcp.offset >> 4) * 4)
+	if (next == IPPROTO_IPV6) {
+		ip6 = at(skb, network, offset, &copy, sizeof(*ip6));
+		if (!ip6 || ip6->next_header != IPPROTO_TCP)
+			return false;
+		__builtin_memcpy(source, ip6->source, 16);
+		__builtin_memcpy(destination, ip6->destination, 16);
+		length = bpf_ntohs(ip6->payload_length);
+		offset += sizeof(*ip6);
+	} else {
+		if (next != IPPROTO_IPIP || !(ip4 = at(skb, network, offset, &copy, sizeof(*ip4))) || ip4->protocol != IPPROTO_TCP ||
+		    ip4->fragment & bpf_htons(0x1fff))
+			return false;
+		mapped(source, ip4->source);
+		mapped(destination, ip4->destination);
+		length = bpf_ntohs(ip4->total_length) - (ip4->version_ihl & 15) * 4;
+		offset += (ip4->version_ihl & 15) * 4;
+	}
+	tcp = at(skb, network, offset, &copy, sizeof(*tcp));
+	if (!tcp || length < (tcp->offset >> 4) * 4)
 		return false; /* a jumbogram (BIG TCP) tells its length elsewhere */
-	seg->payload = length - (tcp.offset >> 4) * 4;
-	seg->flags = tcp.flags;
-	seg->options = offset + sizeof(tcp);
-	seg->options_bytes = (tcp.offset >> 4) * 4 - sizeof(tcp);
+	seg->key.local_port = bpf_ntohs(outgoing ? tcp->source : tcp->destination);
+	seg->key.remote_port = bpf_ntohs(outgoing ? tcp->destination : tcp->source);
+	seg->sequence = bpf_ntohl(tcp->sequence);
+	seg->acknowledged = bpf_ntohl(tcp->acknowledged);
+	seg->payload = length - (tcp->offset >> 4) * 4;
+	seg->flags = tcp->flags;
+	seg->options = offset + sizeof(*tcp);
+	seg->options_bytes = (tcp->offset >> 4) * 4 - sizeof(*tcp);
 	return true;
 }
 

@@ -32,22 +32,24 @@ struct {
 	__type(value, struct plait_transfer);
 } plait_transfers SEC(".maps");
 
-static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk, __u64 now)
+static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk)
 {
 	__u32 una = msk->snd_una, next = msk->snd_nxt;
-	struct connection *c, fresh = { .began_ns = now, .from = una, .next = next };
+	struct connection *c;
 
 	if (una == next)
 		return; /* a repetition of what has arrived by another way */
 	c = bpf_map_lookup_elem(&plait_connections, &token);
 	if (!c) {
+		struct connection fresh = { .began_ns = bpf_ktime_get_ns(), .from = una, .next = next };
+
 		bpf_map_update_elem(&plait_connections, &token, &fresh, BPF_NOEXIST);
 		return;
 	}
 	c->next = next;
 	if (!c->began_ns) {
 		c->from = una;
-		c->began_ns = now;
+		c->began_ns = bpf_ktime_get_ns();
 	}
 }
 

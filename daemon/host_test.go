@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,12 +70,25 @@ type host struct {
 	ns, dir string // dir is for files, its name short enough for a control socket
 	cgroup  string
 	outside string // the cgroup the test's process came from
+
+	multipath bool // clients speak MPTCP
+}
+
+// newNamespace is a host of which a test needs the network alone.
+func newNamespace(tb testing.TB) *host {
+	tb.Helper()
+	rung.Netns(tb)
+	h := &host{TB: tb, ns: fmt.Sprintf("plait-daemon-%d", os.Getpid())}
+	h.ip("netns add " + h.ns)
+	tb.Cleanup(func() { h.ip("netns del " + h.ns) })
+	h.ip("-n " + h.ns + " link set lo up")
+	h.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
+	return h
 }
 
 func newHost(tb testing.TB) *host {
 	tb.Helper()
-	rung.Netns(tb)
-	h := &host{TB: tb, ns: fmt.Sprintf("plait-daemon-%d", os.Getpid())}
+	h := newNamespace(tb)
 	root, err := FindCgroup()
 	h.must(err)
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -93,10 +107,6 @@ func newHost(tb testing.TB) *host {
 	tb.Cleanup(func() { h.must(os.Remove(h.cgroup)) })
 	h.enter(h.cgroup)
 	tb.Cleanup(func() { h.enter(h.outside) })
-	h.ip("netns add " + h.ns)
-	tb.Cleanup(func() { h.ip("netns del " + h.ns) })
-	h.ip("-n " + h.ns + " link set lo up")
-	h.in(func() error { return os.WriteFile(current, []byte(systemDefault), 0) })
 	h.eventually(30*time.Second, "the name is free: another plait is up on this machine", func() bool { return !registered() })
 	return h
 }
@@ -249,7 +259,7 @@ func (h *host) connectTo(address string, port int, from, choice string) (p pair,
 	var l net.Listener
 	err = netns.Do(h.ns, func() (err error) {
 		c := net.ListenConfig{Control: chosen(choice)}
-		l, err = c.Listen(context.Background(), "tcp4", fmt.Sprintf("%s:%d", address, port))
+		l, err = c.Listen(context.Background(), "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 		return err
 	})
 	if err != nil {
@@ -258,7 +268,8 @@ func (h *host) connectTo(address string, port int, from, choice string) (p pair,
 	defer l.Close()
 	err = netns.Do(from, func() error {
 		d := net.Dialer{Control: chosen(choice), Timeout: 10 * time.Second}
-		c, err := d.Dial("tcp4", l.Addr().String())
+		d.SetMultipathTCP(h.multipath)
+		c, err := d.Dial("tcp", l.Addr().String())
 		if err == nil {
 			p.client = c.(*net.TCPConn)
 		}

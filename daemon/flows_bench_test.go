@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+)
+
+// nothing is a program that lets every packet pass.
+func nothing(h *host) *ebpf.Program {
+	h.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "nothing", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
+	h.must(err)
+	h.Cleanup(func() { h.must(p.Close()) })
+	return p
+}
+
+// One packet again and again (BPF_PROG_TEST_RUN), in turns with a program that does nothing. There the socket of a packet is none of TCP: of outgoing
+// data, what comes before the socket is in it, and BenchmarkFlowTraffic has the rest.
+func BenchmarkFlowPackets(b *testing.B) {
+	h := newNamespace(b)
+	f, none := loadPrograms(h), nothing(h)
+	for _, flow := range []packet{flow4, flow6} {
+		f.know(b, flow)
+	}
+	const sent, heard = bpf.FlowsProgPlaitFlowSent, bpf.FlowsProgPlaitFlowHeard
+	for _, one := range []struct {
+		name, program string
+		change        func(*packet)
+	}{
+		{"data", sent, func(p *packet) { p.payload = 1400 }},
+		{"udp", sent, func(p *packet) { p.payload, p.udp = 1400, true }},
+		{"ack", heard, func(p *packet) { *p = p.back(); p.acknowledged = 1000 }},
+		{"ack-not-known", heard, func(p *packet) { *p = p.back(); p.to = netip.AddrPortFrom(p.to.Addr(), 444) }},
+	} {
+		for _, way := range []string{plain, srv6, reduced} {
+			for _, flow := range []packet{flow4, flow6} {
+				flow.way = way
+				family := "v6"
+				if flow.from.Addr().Is4() {
+					family = "v4"
+				}
+				one.change(&flow)
+				data := flow.bytes()
+				b.Run(strings.ReplaceAll(one.name+"/"+way+"/"+family, " ", "-"), func(b *testing.B) { alternate(b, f.Programs[one.program], none, data) })
+			}
+		}
+	}
+}
+
+// alternate reports what a program needs for a packet, and what doing nothing does.
+func alternate(b *testing.B, program, none *ebpf.Program, data []byte) {
+	const each = 20_000
+	var took, base time.Duration
+	n := 0
+	for b.Loop() {
+		for _, one := range []struct {
+			program *ebpf.Program
+			took    *time.Duration
+		}{{program, &took}, {none, &base}} {
+			_, average, err := one.program.Benchmark(data, each, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			*one.took += average
+		}
+		n++
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(n), "ns/packet")
+	b.ReportMetric(float64(base.Nanoseconds())/float64(n), "nothing-ns/packet")
+	b.ReportMetric(0, "ns/op")
+}
+
+// A transfer between two namespaces, a packet at a time (gso_max_segs 1), timed by the kernel (BPF_ENABLE_STATS) at both programs and at one that does
+// nothing beside them: sent is for data, heard for ACKs. The clock's own cost is in all of them.
+func BenchmarkFlowTraffic(b *testing.B) {
+	for _, way := range []string{plain, srv6, reduced} {
+		for _, transport := range []string{"TCP", "MPTCP"} {
+			for _, connections := range []int{1, 1000} {
+				name := fmt.Sprintf("%s/%s/connections=%d", strings.ReplaceAll(way, " ", "-"), transport, connections)
+				b.Run(name, func(b *testing.B) { traffic(b, way, transport == "MPTCP", connections) })
+			}
+		}
+	}
+}
+
+// traffic reports what the programs need for the packets of a transfer over some connections at once.
+func traffic(b *testing.B, way string, multipath bool, connections int) {
+	h := newNamespace(b)
+	h.multipath = multipath
+	peer := h.tunnel(way, "gso_max_segs 1")
+	none := nothing(h)
+	var f *flows
+	h.in(func() (err error) {
+		f, err = openFlows("net0", []netip.Addr{flow6.from.Addr()}, nil)
+		return err
+	})
+	b.Cleanup(func() { h.must(f.Close()) })
+	for _, hook := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+		h.in(func() error {
+			device, err := net.InterfaceByName("net0")
+			if err != nil {
+				return err
+			}
+			l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: none, Attach: hook})
+			if err == nil {
+				b.Cleanup(func() { h.must(l.Close()) })
+			}
+			return err
+		})
+	}
+	timing, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	h.must(err)
+	defer timing.Close()
+	var pairs []pair
+	for range connections {
+		p, err := h.connectTo(flow6.from.Addr().String(), 0, peer, "")
+		h.must(err)
+		defer p.close()
+		h.must(transfer(p, 64<<10))
+		pairs = append(pairs, p)
+	}
+	timed := map[string]*ebpf.Program{"sent": f.Programs[bpf.FlowsProgPlaitFlowSent], "heard": f.Programs[bpf.FlowsProgPlaitFlowHeard], "nothing": none}
+	before := map[string]*ebpf.ProgramStats{}
+	for name, p := range timed {
+		before[name], err = p.Stats()
+		h.must(err)
+	}
+	const round = 1000 // transfers of 64 KB, on the connections in turn
+	for b.Loop() {
+		for i := range round {
+			h.must(transfer(pairs[i%connections], 64<<10))
+		}
+	}
+	refused, all := 0, f.Maps[bpf.FlowsMapPlaitFlows].Iterate()
+	var key bpf.FlowKey
+	var flow bpf.FlowsFlow
+	for all.Next(&key, &flow) {
+		if flow.Stats.Armed == bpf.FlowsPlaitFlowArmedPLAIT_FLOW_REFUSED {
+			refused++
+		}
+	}
+	h.must(all.Err())
+	b.ReportMetric(float64(refused), "timers-refused")
+	for name, p := range timed {
+		s, err := p.Stats()
+		h.must(err)
+		n := s.RunCount - before[name].RunCount
+		b.ReportMetric(float64((s.Runtime-before[name].Runtime).Nanoseconds())/float64(n), name+"-ns/packet")
+		if n < uint64(b.N)*round {
+			b.Errorf("%s ran for %d packets: the transfer did not pass it", name, n)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}

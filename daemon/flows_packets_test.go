@@ -1,0 +1,324 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/lab/netns"
+)
+
+// How the packets of these tests are encapsulated (RFC 8986 sections 5.1 and 5.2).
+const (
+	plain   = "plain"
+	srv6    = "SRv6"         // with a segment routing header, even for a single segment, as Linux does it
+	srv6Two = "SRv6, 2 SIDs" // the same with another segment
+	reduced = "reduced SRv6" // the only segment is the destination
+)
+
+var ways = []string{plain, srv6, srv6Two, reduced}
+
+// Numbers of protocols and flags, by IANA.
+const (
+	protocolIPv4, protocolTCP, protocolUDP, protocolIPv6, protocolRouting = 4, 6, 17, 41, 43
+
+	flagSYN, flagRST, flagACK = 2, 4, 16
+)
+
+// packet is one of TCP, or of UDP, as it is on an Ethernet interface.
+type packet struct {
+	from, to               netip.AddrPort
+	way                    string
+	flags                  byte
+	sequence, acknowledged uint32
+	payload                int
+	udp                    bool
+	fragment               uint16 // bytes before it, of IPv4
+}
+
+// bytes of the packet; checksums are left out, for nobody looks at them.
+func (p packet) bytes() []byte {
+	order := binary.BigEndian
+	data := make([]byte, 20, 20+p.payload)
+	order.PutUint16(data, p.from.Port())
+	order.PutUint16(data[2:], p.to.Port())
+	order.PutUint32(data[4:], p.sequence)
+	order.PutUint32(data[8:], p.acknowledged)
+	data[12], data[13] = 8<<4, p.flags // 12 bytes of options: timestamps
+	data = append(append(data, make([]byte, 12)...), make([]byte, p.payload)...)
+	inside, protocol := byte(protocolIPv6), byte(protocolTCP)
+	if p.udp {
+		protocol = protocolUDP
+	}
+	if p.from.Addr().Is4() {
+		inside = protocolIPv4
+		header := make([]byte, 20)
+		header[0], header[8], header[9] = 0x45, 64, protocol
+		order.PutUint16(header[2:], uint16(20+len(data)))
+		order.PutUint16(header[6:], p.fragment/8)
+		copy(header[12:], p.from.Addr().AsSlice())
+		copy(header[16:], p.to.Addr().AsSlice())
+		data = append(header, data...)
+	} else {
+		data = ipv6(p.from.Addr(), p.to.Addr(), protocol, data)
+	}
+	sid, router := netip.MustParseAddr("2001:db8:f1:1::"), netip.MustParseAddr("2001:db8:1::10")
+	segments := map[string]int{srv6: 1, srv6Two: 2}[p.way]
+	if segments > 0 {
+		header := make([]byte, 8+16*segments)
+		header[0], header[1], header[2], header[3] = inside, byte(2*segments), 4, byte(segments-1)
+		inside, data = protocolRouting, append(header, data...)
+	}
+	ethernet := make([]byte, 14)
+	order.PutUint16(ethernet[12:], 0x86dd)
+	if p.way != plain {
+		data = ipv6(router, sid, inside, data)
+	} else if inside == protocolIPv4 {
+		order.PutUint16(ethernet[12:], 0x0800)
+	}
+	return append(ethernet, data...)
+}
+
+func ipv6(from, to netip.Addr, protocol byte, data []byte) []byte {
+	header := make([]byte, 40)
+	header[0], header[6], header[7] = 0x60, protocol, 64
+	binary.BigEndian.PutUint16(header[4:], uint16(len(data)))
+	copy(header[8:], from.AsSlice())
+	copy(header[24:], to.AsSlice())
+	return append(header, data...)
+}
+
+// back is a packet of the other direction.
+func (p packet) back() packet {
+	p.from, p.to = p.to, p.from
+	return p
+}
+
+func (p packet) key() bpf.FlowKey {
+	return bpf.FlowKey{Local: p.from.Addr().As16(), Remote: p.to.Addr().As16(), LocalPort: p.from.Port(), RemotePort: p.to.Port()}
+}
+
+// The flows of these tests: from an address of this host that is watched to a client, by family.
+var (
+	flow4 = packet{from: netip.MustParseAddrPort("192.0.2.1:443"), to: netip.MustParseAddrPort("198.51.100.7:50000"), way: plain, flags: flagACK}
+	flow6 = packet{from: netip.MustParseAddrPort("[2001:db8:1::a]:443"), to: netip.MustParseAddrPort("[2001:db8:c::7]:50000"), way: plain, flags: flagACK}
+)
+
+// loadPrograms takes the programs into the kernel without packets of their own: tests run them (BPF_PROG_TEST_RUN).
+func loadPrograms(h *host) (f *flows) {
+	h.Helper()
+	h.in(func() (err error) {
+		f, err = openFlows("lo", []netip.Addr{flow4.from.Addr(), flow6.from.Addr()}, nil)
+		return err
+	})
+	h.Cleanup(func() { h.must(f.Close()) })
+	return f
+}
+
+// run gives a packet to a program, which must let it pass.
+func (f *flows) run(t *testing.T, program string, data []byte) {
+	t.Helper()
+	const next = 0xffffffff // TCX_NEXT
+	verdict, err := f.Programs[program].Run(&ebpf.RunOptions{Data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict != next {
+		t.Errorf("%s says %d, want TCX_NEXT", program, int32(verdict))
+	}
+}
+
+// know makes a flow one that has 10,000 bytes on the way, from sequence number 1000 on.
+func (f *flows) know(t testing.TB, p packet) {
+	t.Helper()
+	v := bpf.FlowsFlow{Stats: bpf.FlowStats{Acked: 1000, Next: 11_000, UnansweredAtNs: 1, Armed: 1}}
+	if err := f.Maps[bpf.FlowsMapPlaitFlows].Put(p.key(), &v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *flows) known(p packet) (bpf.FlowStats, bool) {
+	return f.stats(mptcp.Ends{Local: p.from, Remote: p.to})
+}
+
+// What a client answers is understood in every encapsulation; what is no answer is not taken for one.
+func TestFlowPacketsHeard(t *testing.T) {
+	f := loadPrograms(newNamespace(t))
+	for _, flow := range []packet{flow4, flow6} {
+		for _, way := range ways {
+			flow.way, flow.acknowledged = way, 4000
+			answer := flow.back()
+			with := func(change func(*packet)) []byte {
+				p := answer
+				change(&p)
+				return p.bytes()
+			}
+			for _, c := range []struct {
+				name string
+				data []byte
+				want uint32 // acknowledged afterwards
+			}{
+				{"ACK", answer.bytes(), 4000},
+				{"ACK of everything with data", with(func(p *packet) { p.acknowledged, p.payload = 11_000, 1000 }), 11_000},
+				{"old ACK", with(func(p *packet) { p.acknowledged = 999 }), 1000},
+				{"reset", with(func(p *packet) { p.flags |= flagRST }), 1000},
+				{"UDP", with(func(p *packet) { p.udp = true }), 1000},
+				{"other port", with(func(p *packet) { p.to = netip.AddrPortFrom(p.to.Addr(), 444) }), 1000},
+				{"other direction", flow.bytes(), 1000},
+				{"cut", answer.bytes()[:len(answer.bytes())-20], 1000},
+			} {
+				f.know(t, flow)
+				f.run(t, bpf.FlowsProgPlaitFlowHeard, c.data)
+				if s, ok := f.known(flow); !ok || s.Acked != c.want {
+					t.Errorf("%v, %s, %s: acknowledged %d, want %d", flow.from, way, c.name, s.Acked, c.want)
+				}
+			}
+		}
+	}
+	f.know(t, flow4)
+	fragment := flow4.back()
+	fragment.acknowledged, fragment.fragment = 4000, 1480
+	f.run(t, bpf.FlowsProgPlaitFlowHeard, fragment.bytes())
+	if s, _ := f.known(flow4); s.Acked != 1000 {
+		t.Errorf("a fragment that does not begin with a TCP header: acknowledged %d, want 1000", s.Acked)
+	}
+}
+
+// Data of the client says nothing of the way there, so that the length of the payload matters, and with it that of all headers before it.
+func TestFlowPacketsData(t *testing.T) {
+	f := loadPrograms(newNamespace(t))
+	for _, flow := range []packet{flow4, flow6} {
+		for _, way := range ways {
+			for _, payload := range []int{0, 1} {
+				flow.way, flow.acknowledged, flow.payload = way, 1000, payload
+				f.know(t, flow)
+				f.run(t, bpf.FlowsProgPlaitFlowHeard, flow.back().bytes())
+				if s, _ := f.known(flow); (s.HeardAtNs != 0) != (payload == 0) {
+					t.Errorf("%v, %s, the same ACK with %d bytes: heard at %d", flow.from, way, payload, s.HeardAtNs)
+				}
+			}
+		}
+	}
+}
+
+// A handshake begins a flow anew, in every encapsulation. It shows what the program makes of outgoing packets: their sockets are none of TCP in
+// BPF_PROG_TEST_RUN, which is where counting begins.
+func TestFlowPacketsSent(t *testing.T) {
+	f := loadPrograms(newNamespace(t))
+	for _, flow := range []packet{flow4, flow6} {
+		for _, way := range ways {
+			flow.way, flow.flags = way, flagSYN|flagACK
+			data, other, udp := flow, flow, flow
+			data.flags, data.payload = flagACK, 1400
+			other.to = netip.AddrPortFrom(flow.to.Addr(), 50001)
+			udp.udp = true
+			f.know(t, flow)
+			for _, p := range []packet{data, other, udp, flow.back()} {
+				f.run(t, bpf.FlowsProgPlaitFlowSent, p.bytes())
+			}
+			if _, ok := f.known(flow); !ok {
+				t.Errorf("%v, %s: forgotten without a handshake", flow.from, way)
+			}
+			f.run(t, bpf.FlowsProgPlaitFlowSent, flow.bytes())
+			if _, ok := f.known(flow); ok {
+				t.Errorf("%v, %s: still known after another handshake", flow.from, way)
+			}
+		}
+	}
+}
+
+// tunnel joins the host's namespace with a peer's, so that the flows of these tests leave net0 in one of the ways. The peer is border router and client.
+func (h *host) tunnel(way, link string) (peer string) {
+	h.Helper()
+	_, peer = h.veth(link)
+	const sid4, sid6 = "2001:db8:f1:4::", "2001:db8:f1:6::"
+	for ns, addresses := range map[string][]netip.Addr{h.ns: {flow4.from.Addr(), flow6.from.Addr()}, peer: {flow4.to.Addr(), flow6.to.Addr()}} {
+		for _, a := range addresses {
+			h.ip("-n " + ns + " addr add " + a.String() + " dev lo")
+		}
+		for _, name := range []string{"all", "net0"} {
+			h.must(netns.Do(ns, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/seg6_enabled", []byte("1"), 0) }))
+		}
+	}
+	h.ip("-n " + h.ns + " addr add 2001:db8:9::1/64 dev net0 nodad")
+	h.ip("-n " + peer + " addr add 2001:db8:9::2/64 dev net0 nodad")
+	h.ip("-n " + peer + " -6 route add " + sid6 + " encap seg6local action End.DT6 table 255 dev net0")
+	h.ip("-n " + peer + " -6 route add " + sid4 + " encap seg6local action End.DX4 nh4 " + flow4.to.Addr().String() + " dev net0")
+	h.ip("-n " + h.ns + " -6 route add 2001:db8:f1::/48 via 2001:db8:9::2")
+	h.ip("-n " + peer + " route add " + flow4.from.Addr().String() + " via 10.9.0.1 src " + flow4.to.Addr().String())
+	h.ip("-n " + peer + " -6 route add " + flow6.from.Addr().String() + " via 2001:db8:9::1 src " + flow6.to.Addr().String())
+	for _, one := range [][2]string{{flow4.to.Addr().String(), sid4}, {flow6.to.Addr().String(), sid6}} {
+		encapsulated := map[string]string{plain: "dev net0", srv6: "encap seg6 mode encap segs " + one[1] + " dev net0", reduced: "encap seg6 mode encap.red segs " + one[1] + " dev net0"}[way]
+		if way == plain {
+			encapsulated = "via inet6 2001:db8:9::2"
+		}
+		h.ip("-n " + h.ns + " route add " + one[0] + " " + encapsulated)
+	}
+	return peer
+}
+
+// What Linux makes of the data of a socket is understood: IPv4 and IPv6, SRv6 with and without a segment routing header.
+func TestFlowsInTunnels(t *testing.T) {
+	for _, way := range []string{plain, srv6, reduced} {
+		t.Run(way, func(t *testing.T) {
+			h := newNamespace(t)
+			peer := h.tunnel(way, "mtu 1500")
+			var f *flows
+			h.in(func() (err error) {
+				f, err = openFlows("net0", []netip.Addr{flow4.from.Addr(), flow6.from.Addr()}, nil)
+				return err
+			})
+			defer f.Close()
+			for _, flow := range []packet{flow4, flow6} {
+				c, err := h.connectTo(flow.from.Addr().String(), 0, peer, "")
+				h.must(err)
+				defer c.close()
+				ends := endsOfServer(c)
+				if ends.Remote.Addr().Unmap() != flow.to.Addr() {
+					t.Fatalf("the client is %v, want %v", ends.Remote, flow.to)
+				}
+				total := uint64(0)
+				for _, n := range []int{5000, 1 << 20, 5000} { // no ACK of the last data is followed by data
+					total += uint64(n)
+					h.must(transfer(c, n))
+					h.eventually(5*time.Second, fmt.Sprintf("%d bytes are counted as acknowledged", total), func() bool {
+						s, _ := f.stats(ends)
+						return s.AckedBytes == total
+					})
+				}
+				if s, ok := f.stats(ends); !ok || s.SrttUs == 0 || s.SentSegments < uint32(total/1500) {
+					t.Errorf("%v: known %v: %+v", ends, ok, s)
+				}
+			}
+		})
+	}
+}
+
+// Of a connection that is older than plait, what was before does not count.
+func TestFlowsCountFromNow(t *testing.T) {
+	h := newNamespace(t)
+	peer := h.tunnel(plain, "mtu 1500")
+	c, err := h.connectTo(flow4.from.Addr().String(), 0, peer, "")
+	h.must(err)
+	defer c.close()
+	h.must(transfer(c, 1<<20))
+	var f *flows
+	h.in(func() (err error) {
+		f, err = openFlows("net0", []netip.Addr{flow4.from.Addr()}, nil)
+		return err
+	})
+	defer f.Close()
+	h.must(transfer(c, 1000))
+	ends := endsOfServer(c)
+	h.eventually(5*time.Second, "1000 bytes in one segment are counted", func() bool {
+		s, _ := f.stats(ends)
+		return s.AckedBytes == 1000 && s.SentSegments == 1
+	})
+}
