@@ -237,13 +237,6 @@ func (d *Daemon) close() error {
 	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
 }
 
-// shed starts the helper.
-func (d *Daemon) shed(lock *os.File, c Config) (err error) {
-	exits := len(c.Egress.Exits) > 0 && c.Egress.Mode == On
-	d.kernel.helper, err = startHelper(lock, d.kernel.Programs["plait_sockets"], exits, d.options.Log)
-	return err
-}
-
 // watch keeps the heartbeat going until ctx ends or a part of plait fails.
 func (d *Daemon) watch(ctx context.Context, failed <-chan error) error {
 	tick := time.NewTicker(beatEvery)
@@ -283,9 +276,14 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	d, err := open(c, o)
 	if err == nil {
-		err = d.shed(held, c)
-		if err == nil && len(c.Egress.Exits) > 0 && c.Egress.Mode != Off {
+		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
+		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
+		switch {
+		case err != nil:
+		case exits:
 			d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log)
+		default:
+			err = keep(daemonKeeps)
 		}
 		if err != nil {
 			err = errors.Join(err, d.close())

@@ -196,7 +196,10 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
 		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
 	}
-	if x.speaker, err = bgp.Start(ctx, config, x.handle); err != nil {
+	if err = keep(daemonKeeps); err == nil { // before anything is heard from the network
+		x.speaker, err = bgp.Start(ctx, config, x.handle)
+	}
+	if err != nil {
 		return nil, errors.Join(err, x.close())
 	}
 	return x, nil

@@ -126,8 +126,12 @@ func release() error {
 // Helper is the helper process; its arguments follow HelperArgument. It returns the exit status.
 func Helper(arguments []string) int {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // it ends with the daemon, and not before
+	err := keep(helperKeeps)
 	daemon := os.NewFile(helperSocket, "daemon")
-	program, err := ebpf.NewProgramFromFD(helperProgram)
+	var program *ebpf.Program
+	if err == nil {
+		program, err = ebpf.NewProgramFromFD(helperProgram)
+	}
 	for asked := []byte{0}; err == nil; {
 		if _, gone := daemon.Read(asked); gone != nil {
 			break
