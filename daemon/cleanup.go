@@ -55,11 +55,14 @@ func unregister() error {
 	}
 }
 
+// noExits says that no plait can have had exits here: without IPv6 there is no SRv6.
+func noExits() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // removeExits takes back what the lever egress has left in this network namespace, and says how many changes that took.
 func removeExits(directory string) (changes int, err error) {
-	if _, err := os.Stat("/proc/net/if_inet6"); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // without IPv6 there is no SRv6, and was no exit
-	}
 	k, err := route.Open(route.Config{Memory: filepath.Join(directory, tunnelSourceFile), Journal: func(s route.Step) {
 		if s.Err == nil {
 			changes++
@@ -74,7 +77,7 @@ func removeExits(directory string) (changes int, err error) {
 }
 
 // Cleanup removes what a plait with this control socket has left that was killed, and says how many routes, rules and addresses these were. What the lever
-// egress left stays if exits is false: for the next plait to go on with, without a gap.
+// egress left stays if exits is false, for the next plait to go on with, but packets of the exits' addresses take the best path until then.
 func Cleanup(control string, exits bool) (changes int, err error) {
 	held, err := lock(control)
 	if err != nil {
@@ -84,8 +87,11 @@ func Cleanup(control string, exits bool) (changes int, err error) {
 	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
 		return 0, err
 	}
-	if !exits {
+	switch {
+	case noExits():
 		return 0, nil
+	case !exits:
+		return 0, release()
 	}
 	if changes, err = removeExits(filepath.Dir(control)); err != nil {
 		return changes, fmt.Errorf("remove what a killed plait has left: %w", err)

@@ -92,7 +92,7 @@ func handler(c Controlled) *http.ServeMux {
 // lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
 // answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
 // opened it.
-func lock(path string) (io.Closer, error) {
+func lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}

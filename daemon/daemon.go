@@ -234,7 +234,7 @@ func open(c Config, o Options) (*Daemon, error) {
 func (d *Daemon) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close())
+	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
 }
 
 // watch keeps the heartbeat going until ctx ends or a part of plait fails.
@@ -275,8 +275,17 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		return errors.Join(err, control.Close())
 	}
 	d, err := open(c, o)
-	if err == nil && len(c.Egress.Exits) > 0 && c.Egress.Mode != Off {
-		if d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log); err != nil {
+	if err == nil {
+		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
+		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
+		switch {
+		case err != nil:
+		case exits:
+			d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log)
+		default:
+			err = keep(daemonKeeps)
+		}
+		if err != nil {
 			err = errors.Join(err, d.close())
 		}
 	}
@@ -287,7 +296,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		return errors.Join(err, control.Close())
 	}
 	d.stop = stop
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	var running sync.WaitGroup
 	defer func() { // who has asked gets an answer, but no connection waits for that
 		stop()
@@ -300,6 +309,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		defer func() { stop(); <-ended; err = errors.Join(err, d.exits.close()) }()
 	}
 	running.Go(func() { failed <- d.runSamples() })
+	running.Go(func() { failed <- d.kernel.helper.watch(ctx) })
 	questions := handler(d)
 	d.exits.questions(questions)
 	running.Go(func() { failed <- serve(ctx, control, questions) })

@@ -27,7 +27,7 @@ const (
 	repairEvery = 10 * time.Second
 	// lookEvery is how often the flows' counters are read, unless that takes more than a fiftieth of the time.
 	lookEvery = time.Second
-	// journalLength is how many changes of the kernel's state are remembered for plait egress log; the daemon's log has all.
+	// journalLength is how many changes of the kernel's state are remembered for plait egress log.
 	journalLength = 1000
 )
 
@@ -49,6 +49,7 @@ type exits struct {
 	health  *egress.Health
 	traffic *egress.Traffic[bpf.FlowKey]
 	journal []JournalEntry                 // the latest last
+	ration  ration                         // of the log
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 	// aside are the exits whose best path to a prefix is out of the main table.
 	aside map[netip.Prefix]string
@@ -73,7 +74,9 @@ func (x *exits) say(text string) {
 		x.journal = append(x.journal[:0], x.journal[1:]...)
 	}
 	x.journal = append(x.journal, e)
-	x.logf("%s", e.Text)
+	if line := x.ration.take(e.At, e.Text); line != "" {
+		x.logf("%s", line)
+	}
 }
 
 // settle makes the kernel's state that of the plan for the first time, or again. The caller has x.mu.
@@ -197,7 +200,10 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
 		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
 	}
-	if x.speaker, err = bgp.Start(ctx, config, x.handle); err != nil {
+	if err = keep(daemonKeeps); err == nil { // before anything is heard from the network
+		x.speaker, err = bgp.Start(ctx, config, x.handle)
+	}
+	if err != nil {
 		return nil, errors.Join(err, x.close())
 	}
 	return x, nil

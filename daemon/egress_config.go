@@ -58,7 +58,7 @@ type Reflector struct {
 	Address netip.Addr
 	// PasswordFile holds the password of the session (TCP-MD5); empty: none.
 	PasswordFile string
-	// MaxPrefixes is how many routes it may tell of; 0: no limit.
+	// MaxPrefixes is how many routes it may tell of; 0: bgp's default.
 	MaxPrefixes int
 	// Name (reflector-1 without) and RouterID are for plait egress render alone; without RouterID it does not configure this reflector.
 	Name     string

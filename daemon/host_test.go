@@ -42,6 +42,9 @@ const daemonVariable = "PLAIT_TEST_DAEMON"
 func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == HelperArgument {
+		os.Exit(Helper(os.Args[2:]))
+	}
 	if path := os.Getenv(daemonVariable); path != "" {
 		os.Exit(daemonMain(path))
 	}
@@ -167,6 +170,14 @@ type process struct {
 	said   bytes.Buffer
 }
 
+// newProcess does not start it yet.
+func newProcess(config, control string) *process {
+	p := &process{cmd: exec.Command("/proc/self/exe"), ControlClient: Client(control), config: config}
+	p.cmd.Env = append(os.Environ(), daemonVariable+"="+config)
+	p.cmd.Stderr = &p.said
+	return p
+}
+
 // write makes a configuration file: the lever's keys stand in congestion, indented by two blanks.
 func (h *host) write(path, control, congestion string) {
 	h.Helper()
@@ -180,10 +191,8 @@ func (h *host) try(control, congestion string) (*process, error) {
 	file, err := os.CreateTemp(h.dir, "*.yaml")
 	h.must(err)
 	file.Close()
-	p := &process{cmd: exec.Command("/proc/self/exe"), ControlClient: Client(control), config: file.Name()}
+	p := newProcess(file.Name(), control)
 	h.write(p.config, control, congestion)
-	p.cmd.Env = append(os.Environ(), daemonVariable+"="+p.config)
-	p.cmd.Stderr = &p.said
 	out, err := p.cmd.StdoutPipe()
 	h.must(err)
 	h.must(netns.Start(h.ns, p.cmd))

@@ -35,8 +35,9 @@ type kernel struct {
 	hooked  io.Closer   // the hook of hook
 	samples *ringbuf.Reader
 	control bpf.Control
-	linked  bool  // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
-	tracing error // why bursts of held-out connections cannot be timed, if they cannot
+	linked  bool    // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
+	helper  *helper // visits other network namespaces; nil: this process does
+	tracing error   // why bursts of held-out connections cannot be timed, if they cannot
 }
 
 // errTaken is why a second plait cannot come up.

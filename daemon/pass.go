@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -23,21 +24,31 @@ func (k *kernel) pass(what uint32) error {
 	if err := k.Variables["plait_pass"].Set(what); err != nil {
 		return fmt.Errorf("set what the pass over all sockets does: %w", err)
 	}
-	if err := k.passHere(); err != nil {
+	program := k.Programs["plait_sockets"]
+	if err := visit(program); err != nil {
 		return err
 	}
+	beat := func() error { return k.beat(time.Duration(k.control.SampleNs)) } // there may be many
+	if k.helper != nil {
+		return k.helper.visit(beat)
+	}
+	return elsewhere(program, beat)
+}
+
+// elsewhere visits the sockets of all other namespaces, and calls each after every one of them.
+func elsewhere(program *ebpf.Program, each func() error) error {
 	for _, path := range otherNamespaces() {
-		within(path, k.passHere)
-		if err := k.beat(time.Duration(k.control.SampleNs)); err != nil { // there may be many
+		within(path, func() error { return visit(program) })
+		if err := each(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// passHere visits all TCP sockets of the calling thread's network namespace.
-func (k *kernel) passHere() error {
-	it, err := link.AttachIter(link.IterOptions{Program: k.Programs["plait_sockets"]})
+// visit visits all TCP sockets of the calling thread's network namespace.
+func visit(program *ebpf.Program) error {
+	it, err := link.AttachIter(link.IterOptions{Program: program})
 	if err != nil {
 		return fmt.Errorf("attach the pass over all sockets: %w", err)
 	}

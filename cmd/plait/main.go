@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plait.dev/plait/daemon"
 	"plait.dev/plait/lab"
 	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/emu"
@@ -76,6 +77,8 @@ func main() {
 		agent.Main()
 	case len(os.Args) == 2 && os.Args[1] == emu.Argument:
 		os.Exit(emu.Main(os.Stdin, os.Stdout))
+	case len(os.Args) > 1 && os.Args[1] == daemon.HelperArgument:
+		os.Exit(daemon.Helper(os.Args[2:]))
 	default:
 		os.Exit(execute(os.Args[1:]))
 	}

@@ -42,11 +42,14 @@ type Reflector struct {
 	Port         uint16        // default 179
 	Password     string        // for TCP-MD5, 1 to 80 bytes; empty: none
 	LocalAddress netip.Addr    // of this host; default: what the kernel chooses
-	MaxPrefixes  int           // routes of all families; one more ends the session for good. Default: no limit
+	MaxPrefixes  int           // routes of all families; one more ends the session for good. Default: 5,000,000
 	HoldTime     time.Duration // without a message of the reflector for so long, the session ends; default 90 s, at least 3 s
 	RetryTime    time.Duration // between attempts to connect, grows to 2 minutes while the session fails; default 5 s
 	DialTime     time.Duration // for an answer to an attempt; default 10 s
 }
+
+// defaultMaxPrefixes is more than the whole Internet by three exits and as best path (1.3 million routes in 2026), and less memory than a server has.
+const defaultMaxPrefixes = 5_000_000
 
 // Family is an address family.
 type Family uint8
@@ -178,6 +181,9 @@ func (r *Reflector) complete() error {
 	if r.Port == 0 {
 		r.Port = wire.BGP_PORT
 	}
+	if r.MaxPrefixes == 0 {
+		r.MaxPrefixes = defaultMaxPrefixes
+	}
 	for _, d := range []struct {
 		value                  *time.Duration
 		name                   string
@@ -202,7 +208,7 @@ func (r *Reflector) complete() error {
 	case len(r.Password) > md5KeyMax:
 		return fmt.Errorf("the password has %d bytes: TCP-MD5 takes up to %d", len(r.Password), md5KeyMax)
 	case r.MaxPrefixes < 0:
-		return fmt.Errorf("limit of %d prefixes: want 1 or more, or 0 for none", r.MaxPrefixes)
+		return fmt.Errorf("limit of %d prefixes: want 1 or more, or 0 for the default", r.MaxPrefixes)
 	}
 	return nil
 }

@@ -148,6 +148,8 @@ func (a *attributes) check(f Family, nextHop netip.Addr, s scope, n *interner) (
 		return r, badNextHop
 	case r.RouterID == s.routerID:
 		return r, ownOriginator
+	case len(r.ASPath) > maxList || len(a.communities) > maxList:
+		return r, tooLong
 	}
 	for _, as := range r.ASPath {
 		if as == s.as {

@@ -1,8 +1,10 @@
 package bgp
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -92,6 +94,11 @@ func TestRefused(t *testing.T) {
 		"link-local prefix": {func(a *announcement) { a.prefixes[1] = "fe80::/64" }, []refusal{accepted, badPrefix}},
 		"no ORIGIN":         {func(a *announcement) { a.without = wire.BGP_ATTR_TYPE_ORIGIN }, []refusal{malformed, malformed}},
 		"no AS_PATH":        {func(a *announcement) { a.without = wire.BGP_ATTR_TYPE_AS_PATH }, []refusal{malformed, malformed}},
+		"256 targets": {func(a *announcement) {
+			for i := range maxList {
+				a.targets = append(a.targets, fmt.Sprint("65000:", i))
+			}
+		}, []refusal{tooLong, tooLong}},
 		"L2 service": {func(a *announcement) {
 			a.extra = []wire.PathAttributeInterface{wire.NewPathAttributePrefixSID(wire.NewSRv6ServiceTLV(wire.TLVTypeSRv6L2Service, a.sid))}
 			a.sid = nil
@@ -107,6 +114,16 @@ func TestRefused(t *testing.T) {
 			if got.refused != c.want[i] || (got.route == nil) != (got.refused != accepted) {
 				t.Errorf("%s: route %d: got refused %q, route %v; want %q", name, i, got.refused, got.route, c.want[i])
 			}
+		}
+	}
+}
+
+// A path may have so many AS numbers and no more.
+func TestLongPath(t *testing.T) {
+	for n, want := range map[int]refusal{maxList: accepted, maxList + 1: tooLong} {
+		a := attributes{route: egress.Route{ASPath: slices.Repeat([]uint32{64496}, n)}}
+		if _, got := a.check(IPv6, borderHop, testScope(), newInterner()); got != want {
+			t.Errorf("%d AS numbers: refused %q, want %q", n, got, want)
 		}
 	}
 }

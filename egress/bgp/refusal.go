@@ -1,6 +1,13 @@
 package bgp
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// maxList is how many AS numbers and how many extended communities a route may have: a message has room for 16,000, each route could have others, and all are
+// kept. The longest paths of the Internet have some 50 different ones, and a few hundred by mistake.
+const maxList = 255
 
 // refusal says why a route is not taken. The reasons are a fixed set, so that no reflector can make plait count without end.
 type refusal uint8
@@ -20,6 +27,7 @@ const (
 	ownOriginator
 	badPrefix
 	otherFamily
+	tooLong
 	refusals
 )
 
@@ -37,6 +45,7 @@ var refusalWords = [refusals]string{
 	ownOriginator:       "its originator has the router ID of this host: is the ID used twice?",
 	badPrefix:           "the prefix is multicast or link-local",
 	otherFamily:         "the address family was not agreed on for this session",
+	tooLong:             fmt.Sprintf("more than %d AS numbers in the path, or as many extended communities: no network needs them, and they would cost memory", maxList),
 }
 
 func (r refusal) String() string { return refusalWords[r] }

@@ -88,6 +88,27 @@ func (s *session) flush() {
 	s.flushLocked()
 }
 
+// flushInTurn does so now, or after a pause if the reflector talks all the time. Then what comes meanwhile is handed over with it: of a route that comes and
+// goes, the receiver does what it was last.
+func (s *session) flushInTurn() {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if len(s.batch) == 0 || s.later != nil {
+		return
+	}
+	wait := s.pace.take(time.Now())
+	if wait == 0 {
+		s.flushLocked()
+		return
+	}
+	s.later = time.AfterFunc(wait, func() {
+		s.work.Lock()
+		defer s.work.Unlock()
+		s.later = nil
+		s.flushLocked()
+	})
+}
+
 func (s *session) flushLocked() {
 	if len(s.batch) == 0 {
 		return
@@ -113,7 +134,7 @@ func (s *session) checkLimit() error {
 	for f := range s.tables {
 		sum += len(s.tables[f].known) - s.tables[f].stale
 	}
-	if limit := s.reflector.MaxPrefixes; limit > 0 && sum > limit {
+	if limit := s.reflector.MaxPrefixes; sum > limit {
 		return limitError{&protocolError{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED, nil,
 			fmt.Sprintf("the reflector told %d routes, its limit is %d: the session stays down until plait starts again; raise the limit or let the reflector tell less", sum, limit)}}
 	}

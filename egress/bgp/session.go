@@ -41,6 +41,8 @@ type session struct {
 	changes []change
 	epoch   int // turns with each beginning and end of a session, so that a timer knows whether it is out of date
 	timer   *time.Timer
+	pace    pace
+	later   *time.Timer // hands over what waits for its turn; nil: nothing does
 
 	// status is for those who ask; it is never held for long.
 	status sync.Mutex
@@ -89,6 +91,7 @@ func (s *session) run(ctx context.Context) {
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.stopTimer()
+	s.batch = nil // what still waits for its turn is nobody's
 	s.set(Idle)
 }
 
@@ -204,7 +207,7 @@ func (s *session) receive(ctx context.Context, p *peer, a *agreement) error {
 	}
 	for {
 		if !p.pending() {
-			s.flush()
+			s.flushInTurn()
 		}
 		kind, body, err := p.read(a.holdTime)
 		if err != nil {

@@ -31,7 +31,7 @@ type rule struct {
 }
 
 // kernel are the packages that speak to the kernel behind the standard library's back.
-var kernel = []string{"github.com/vishvananda/...", "github.com/mdlayher/...", "golang.org/x/sys/unix"}
+var kernel = []string{"github.com/vishvananda/...", "github.com/mdlayher/...", "golang.org/x/sys/unix", "kernel.org/..."}
 
 // everything outside the standard library, and of this module.
 var everything = []string{"./...", "*.*"}

@@ -1,0 +1,335 @@
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/lab/netns"
+)
+
+// A client behind both border routers, which are one namespace here.
+const (
+	clientAddress = "2001:db8:c::1"
+	exitAddress   = "2001:db8:1::a" // of the first exit
+)
+
+// service is a content server with a client, to which it sends without a pause.
+type service struct {
+	*contentServer
+	network string // the namespace of border routers and client
+
+	mu     sync.Mutex
+	toSID  int       // packets that came encapsulated
+	lastTo time.Time // of these
+	plain  int       // data to the client that came as it is
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	s := &service{contentServer: newContentServer(t)}
+	n := s.second("-network")
+	s.network = n.ns
+	s.ip("-n " + s.ns + " link set e1 netns " + n.ns)
+	for ns, links := range map[string][]string{s.ns: {"all", "e0"}, n.ns: {"all", "e1"}} {
+		s.must(netns.Do(ns, func() (err error) {
+			for _, l := range links {
+				for key, value := range map[string]string{"accept_dad": "0", "seg6_enabled": "1"} {
+					err = errors.Join(err, os.WriteFile("/proc/sys/net/ipv6/conf/"+l+"/"+key, []byte(value), 0))
+				}
+			}
+			return errors.Join(err, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0))
+		}))
+	}
+	for _, command := range []string{"link set e1 addrgenmode none mtu 1700 up", "addr add " + hopAddress + "/64 dev e1 nodad", "addr add " + clientAddress + "/128 dev e1 nodad",
+		"-6 route add 2001:db8:f1:1::/128 encap seg6local action End.DT6 table local dev e1", "-6 route add 2001:db8:f2:1::/128 encap seg6local action End.DT6 table local dev e1"} {
+		s.ip("-n " + n.ns + " " + command)
+	}
+	for _, exit := range []string{"a", "b"} {
+		s.ip("-n " + n.ns + " -6 route add 2001:db8:1::" + exit + "/128 dev e1 src " + clientAddress)
+	}
+	for _, command := range []string{"link set e0 mtu 1700", "-6 route add default via " + hopAddress + " dev e0", // the kernel's own way
+		"-6 route add 2001:db8:f1::/48 via " + hopAddress, "-6 route add 2001:db8:f2::/48 via " + hopAddress} {
+		s.ip("-n " + s.ns + " " + command)
+	}
+	s.must(netns.Do(n.ns, s.observe))
+	s.ip("-n " + n.ns + " mptcp limits set subflow 8 add_addr_accepted 8")
+	return s
+}
+
+// observe counts what arrives in the namespace it is called in.
+func (s *service) observe() error {
+	const all = uint16(unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00)
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(all))
+	if err != nil {
+		return err
+	}
+	packets := os.NewFile(uintptr(fd), "packets")
+	s.Cleanup(func() { packets.Close() })
+	sids := []netip.Prefix{netip.MustParsePrefix("2001:db8:f1::/48"), netip.MustParsePrefix("2001:db8:f2::/48")}
+	client := netip.MustParseAddr(clientAddress)
+	go func() {
+		b := make([]byte, 2048)
+		for {
+			n, err := packets.Read(b)
+			if err != nil {
+				return
+			}
+			if n < 40 || b[0]>>4 != 6 {
+				continue
+			}
+			to := netip.AddrFrom16([16]byte(b[24:40]))
+			s.mu.Lock()
+			switch {
+			case sids[0].Contains(to) || sids[1].Contains(to):
+				s.toSID, s.lastTo = s.toSID+1, time.Now()
+			case to == client && n > 500:
+				s.plain++
+			}
+			s.mu.Unlock()
+		}
+	}()
+	return nil
+}
+
+// seen returns what observe has counted.
+func (s *service) seen() (toSID, plain int, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.toSID, s.plain, s.lastTo
+}
+
+// stream is a connection on which the server sends 4 Mbit/s, and the client checks every byte and how long it waits for one.
+type stream struct {
+	*service
+	pair
+	stop chan struct{}
+	all  sync.WaitGroup
+
+	mu      sync.Mutex
+	at      int
+	last    time.Time
+	silence time.Duration // the longest
+}
+
+// begin opens an MPTCP connection to an address of the server and sends on it.
+func (s *service) begin(to string) *stream {
+	s.Helper()
+	st := &stream{service: s, stop: make(chan struct{}), last: time.Now()}
+	var l net.Listener
+	s.in(func() (err error) {
+		var c net.ListenConfig
+		c.SetMultipathTCP(true)
+		l, err = c.Listen(context.Background(), "tcp", "[::]:0") // subflows come to the exits' addresses
+		return err
+	})
+	s.Cleanup(func() { l.Close() })
+	s.must(netns.Do(s.network, func() error {
+		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(clientAddress), 0)), Timeout: 5 * time.Second}
+		d.SetMultipathTCP(true)
+		c, err := d.Dial("tcp", fmt.Sprintf("[%s]:%d", to, l.Addr().(*net.TCPAddr).Port))
+		if err == nil {
+			st.client = c.(*net.TCPConn)
+		}
+		return err
+	}))
+	c, err := l.Accept()
+	s.must(err)
+	st.server = c.(*net.TCPConn)
+	const chunk, every = 2500, 5 * time.Millisecond
+	st.all.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for at := 0; ; at += chunk {
+			select {
+			case <-st.stop:
+				return
+			case <-tick.C:
+			}
+			if err := send(st.server, at, chunk); st.failed("send", err) {
+				return
+			}
+		}
+	})
+	st.all.Go(st.receive)
+	s.Cleanup(st.end)
+	return st
+}
+
+func (st *stream) receive() {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := st.client.Read(b)
+		st.mu.Lock()
+		st.silence, st.last = max(st.silence, time.Since(st.last)), time.Now()
+		same := receive(bytes.NewReader(b[:n]), st.at, n)
+		st.at += n
+		st.mu.Unlock()
+		if st.failed("receive", errors.Join(err, same)) {
+			return
+		}
+	}
+}
+
+// failed says whether the stream is over; if it should not be, that is an error.
+func (st *stream) failed(doing string, err error) bool {
+	select {
+	case <-st.stop:
+		return true
+	default:
+	}
+	if err != nil {
+		st.Errorf("%s: %v", doing, err)
+	}
+	return err != nil
+}
+
+// quiet is the longest time without a byte since the last call.
+func (st *stream) quiet() time.Duration {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	q := max(st.silence, time.Since(st.last))
+	st.silence, st.last = 0, time.Now()
+	return q
+}
+
+func (st *stream) end() {
+	select {
+	case <-st.stop:
+		return
+	default:
+	}
+	close(st.stop)
+	st.close()
+	st.all.Wait()
+}
+
+// limit is the longest silence of a stream that these tests let pass.
+const limit = time.Second
+
+// onBestPath checks that a second after a moment nothing goes to a SID any more, and that the streams went on all the time.
+func (s *service) onBestPath(what string, since time.Time, streams ...*stream) {
+	s.Helper()
+	time.Sleep(time.Until(since.Add(limit)))
+	_, before, _ := s.seen()
+	time.Sleep(500 * time.Millisecond)
+	if _, plain, last := s.seen(); last.After(since.Add(limit)) || plain == before {
+		s.Errorf("%s: the last packet to a SID came %v later, want less than %v; %d packets came the plain way since", what, last.Sub(since), limit, plain-before)
+	}
+	_, _, last := s.seen()
+	for i, st := range streams {
+		q := st.quiet()
+		if q > limit {
+			s.Errorf("%s: stream %d was silent for %v", what, i, q)
+		}
+		s.Logf("%s: stream %d was silent for at most %v, the last packet to a SID came %v after that moment", what, i, q.Round(time.Millisecond), max(0, last.Sub(since)).Round(time.Millisecond))
+	}
+}
+
+// started runs a daemon that may not come up: it is killed.
+func (s *service) started(mode Mode) *process {
+	s.Helper()
+	s.eventually(time.Minute, "the name is free: another plait is up on this machine", func() bool { return !registered() })
+	file, err := os.CreateTemp(s.dir, "*.yaml")
+	s.must(err)
+	file.Close()
+	p := newProcess(file.Name(), filepath.Join(s.dir, "control"))
+	s.write(p.config, p.Path(), fmt.Sprintf(egressSection, mode))
+	out, err := p.cmd.StdoutPipe()
+	s.must(err)
+	s.must(netns.Start(s.ns, p.cmd))
+	go func() { _, _ = bufio.NewReader(out).ReadString('\n') }()
+	s.Cleanup(p.kill)
+	return p
+}
+
+// restless talks as a reflector whose routes come and go, 4,000 of them, while those of the client stay. It returns when the session ends.
+func (s *service) restless() {
+	for _, f := range reflectorFamilies[:2] {
+		_ = s.tell(wire.NewEndOfRib(f))
+	}
+	_ = s.tell(s.announce(1, "2001:db8:c::/48"), s.announce(2, "2001:db8:c::/48"), s.announce(0, "2001:db8:c::/48"))
+	for _, f := range reflectorFamilies[2:] {
+		_ = s.tell(wire.NewEndOfRib(f))
+	}
+	for round := 0; ; round++ {
+		for i := range 4000 {
+			prefix := fmt.Sprintf("2001:db9:%x::/48", i)
+			m := s.announce(i%3, prefix)
+			if round%2 == 1 {
+				m = s.withdraw(i%3, prefix)
+			}
+			if s.tell(m) != nil {
+				return
+			}
+		}
+	}
+}
+
+// tell says messages to a daemon that may be killed.
+func (s *contentServer) tell(messages ...*wire.BGPMessage) error {
+	for _, m := range messages {
+		raw, err := m.Serialize()
+		if err == nil {
+			_, err = s.conn.Write(raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The daemon is killed at any moment: while it comes up, while it writes routes, while it goes down. The stream goes on, and within a second all of it takes
+// the best path. What is left then is no danger: it goes on without any exit.
+func TestEgressKilledAnywhere(t *testing.T) {
+	s := newService(t)
+	before := s.everything()
+	r := rand.New(rand.NewPCG(7, 7))
+	for round := range 12 {
+		streams := []*stream{s.begin(serverAddress)}
+		p := s.started(On)
+		at := time.Duration(r.Int64N(int64(300 * time.Millisecond))) // while it comes up, or writes routes
+		if round%3 > 0 {
+			s.greet()
+			go s.restless()
+			s.has(true, "ip -6 rule", "500: from "+exitAddress+" ")
+			s.has(true, "ip -6 -o addr", ".* "+exitAddress+"/128 ")
+		}
+		time.Sleep(at)
+		if round%3 > 0 {
+			streams = append(streams, s.begin(serverAddress), s.begin(exitAddress)) // the daemon knows them from their first packet on
+			_, _, last := s.seen()
+			s.eventually(10*time.Second, "packets to a SID", func() bool { _, _, now := s.seen(); return now.After(last) })
+		}
+		if round%3 == 2 { // it is going down
+			go func() { _, _ = p.Stop(context.Background()) }()
+			time.Sleep(time.Duration(r.Int64N(int64(60 * time.Millisecond))))
+		}
+		for _, st := range streams {
+			st.quiet()
+		}
+		killed := time.Now()
+		p.kill()
+		s.onBestPath(fmt.Sprintf("round %d, killed after %v", round, at), killed, streams...)
+		for _, st := range streams {
+			st.end()
+		}
+	}
+	p := &process{ControlClient: Client(filepath.Join(s.dir, "control"))}
+	s.cleanup(p)
+	s.same("after plait down", before)
+}

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// rights are what the kernel says of a thread: its capability sets, by name, and whether it can gain any.
+func (h *host) rights(thread string) map[string]string {
+	h.Helper()
+	text, err := os.ReadFile(filepath.Join(thread, "status"))
+	h.must(err)
+	out := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, _ := strings.Cut(line, ":"); strings.HasPrefix(key, "Cap") || key == "NoNewPrivs" {
+			out[key] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+// mask of capabilities, as /proc shows it.
+func mask(of []cap.Value) string {
+	var set uint64
+	for _, v := range of {
+		set |= 1 << v
+	}
+	return fmt.Sprintf("%016x", set)
+}
+
+// holds checks that every thread of a process has exactly some capabilities, and will never have others.
+func (h *host) holds(what string, pid int, some []cap.Value) {
+	h.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(threads) == 0 {
+		h.Fatalf("%s: no threads of process %d: %v", what, pid, err)
+	}
+	for _, thread := range threads {
+		for key, want := range map[string]string{"CapPrm": mask(some), "CapEff": mask(some), "CapBnd": mask(some), "CapInh": mask(nil), "CapAmb": mask(nil), "NoNewPrivs": "1"} {
+			if got := h.rights(thread)[key]; got != want {
+				h.Errorf("%s: thread %s has %s %s, want %s", what, thread, key, got, want)
+			}
+		}
+	}
+}
+
+// The daemon has the capability it needs and none more, in all its threads, and its helper two more. With that it does all that this package's tests ask of
+// it, and here at least a reload and an orderly end with exits.
+func TestPrivileges(t *testing.T) {
+	s := newContentServer(t)
+	before := s.everything()
+	p := s.tells(On)
+	s.holds("daemon", p.cmd.Process.Pid, []cap.Value{cap.NET_ADMIN})
+	helpers := s.children(p.cmd.Process.Pid)
+	if len(helpers) != 1 {
+		t.Fatalf("the daemon has the processes %v beside it, want its helper alone", helpers)
+	}
+	s.eventually(10*time.Second, "the helper has begun", func() bool {
+		return s.rights(fmt.Sprintf("/proc/%d", helpers[0]))["CapEff"] == mask(helperKeeps)
+	})
+	s.holds("helper", helpers[0], []cap.Value{cap.NET_ADMIN, cap.SYS_ADMIN, cap.SYS_PTRACE})
+	s.must(p.Reload())
+	s.installed()
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.must(p.cmd.Wait())
+	s.same("after down", before)
+	if !gone(helpers[0]) {
+		t.Error("the helper is still there")
+	}
+}
