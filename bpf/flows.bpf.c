@@ -60,7 +60,7 @@ struct {
 
 static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 {
-	__u64 rtt = s->srtt_us * NSEC_PER_USEC, slack = max(s->mdev_us * NSEC_PER_USEC, SLACK_NS);
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC, slack = max(max(s->mdev_us * NSEC_PER_USEC, rtt / 2), SLACK_NS);
 
 	if (!s->srtt_us)
 		return 1000 * NSEC_PER_MSEC; /* TCP's own first timeout (RFC 6298) */
@@ -88,7 +88,7 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	__u64 since, now, waited, patience;
 
 	__sync_lock_test_and_set(&s->armed, PLAIT_FLOW_UNARMED); /* first: what is sent from now on arms again */
-	since = s->unanswered_at_ns;
+	since = s->asked_at_ns;
 	if (!since || s->stalled_at_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -190,8 +190,10 @@ int plait_flow_sent(struct __sk_buff *skb)
 		transfer_sent(s->token, msk);
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
 		s->next = seg.sequence + seg.payload;
-	if (!s->unanswered_at_ns) {
-		s->unanswered_at_ns = bpf_ktime_get_ns();
+	if (!s->asked_at_ns) {
+		s->asked_at_ns = bpf_ktime_get_ns();
+		if (!s->unanswered_at_ns)
+			s->unanswered_at_ns = s->asked_at_ns;
 		if (s->armed == PLAIT_FLOW_REFUSED)
 			s->armed = PLAIT_FLOW_UNARMED;
 	}
@@ -224,13 +226,13 @@ int plait_flow_heard(struct __sk_buff *skb)
 		return TCX_NEXT;
 	acknowledge(s, seg.acknowledged);
 	s->heard_at_ns = now;
+	/* What was on the way may be lost in one go, to a queue shorter than a burst. So patience begins with what is sent from now on; at the latest that is TCP's probe. */
+	s->asked_at_ns = 0;
 	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
 	if (s->stalled_at_ns) {
 		s->stalled_at_ns = 0;
 		tell(&seg.key, false);
 	}
-	if (s->unanswered_at_ns && s->armed != PLAIT_FLOW_ARMED)
-		arm(f, patience_ns(s));
 	return TCX_NEXT;
 }
 

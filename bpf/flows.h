@@ -25,6 +25,7 @@ struct plait_flow_stats {
 	__u64 acked_bytes;	/* up to the last ACK */
 	__u64 heard_at_ns;	/* the last sign that what is sent arrives; 0: none yet */
 	__u64 unanswered_at_ns; /* since when data waits for a sign; 0: none does */
+	__u64 asked_at_ns;	/* when data was first sent since the last sign; 0: none was */
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
 	__u32 sent_segments;
 	__u32 retransmitted_segments;

@@ -51,6 +51,7 @@ type FlowsPlaitFlowStats struct {
 	AckedBytes            uint64
 	HeardAtNs             uint64
 	UnansweredAtNs        uint64
+	AskedAtNs             uint64
 	StalledAtNs           uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32
