@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plait.dev/plait/bpf"
@@ -42,10 +43,14 @@ type exits struct {
 	memory  string         // where what was found out about prefixes is kept
 	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
 
+	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
+	// before mu, and not by what must be quick.
+	writing sync.Mutex
+	kernel  *route.Kernel // nil unless the mode is on
+	settled atomic.Bool   // the plan is complete enough to be the kernel's
+
 	mu      sync.Mutex // guards what follows
 	plan    *egress.Plan
-	kernel  *route.Kernel // nil unless the mode is on
-	settled bool          // the plan is complete enough to be the kernel's
 	health  *egress.Health
 	traffic *egress.Traffic[bpf.FlowKey]
 	journal []JournalEntry                 // the latest last
@@ -64,8 +69,12 @@ type JournalEntry struct {
 
 func (x *exits) logf(format string, args ...any) { fmt.Fprintf(x.log, "egress: "+format+"\n", args...) }
 
-// note keeps a change for plait egress log. The caller has x.mu.
-func (x *exits) note(s route.Step) { x.say(s.String()) }
+// note keeps a change of the kernel's routes for plait egress log.
+func (x *exits) note(s route.Step) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say(s.String())
+}
 
 // say keeps a line for plait egress log. The caller has x.mu.
 func (x *exits) say(text string) {
@@ -79,9 +88,9 @@ func (x *exits) say(text string) {
 	}
 }
 
-// settle makes the kernel's state that of the plan for the first time, or again. The caller has x.mu.
+// settle makes the kernel's state that of the plan for the first time, or again. The caller has x.writing.
 func (x *exits) settle() {
-	x.settled = true
+	x.settled.Store(true)
 	if x.kernel == nil {
 		return
 	}
@@ -90,12 +99,22 @@ func (x *exits) settle() {
 	}
 }
 
+// change changes the plan, and then the kernel's routes.
+func (x *exits) change(plan func() []egress.Change) []egress.Change {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	x.mu.Lock()
+	changes := plan()
+	x.mu.Unlock()
+	if x.settled.Load() && x.kernel != nil {
+		_ = x.kernel.Apply(changes) // each step that failed is in the journal, and the next comparison tries again
+	}
+	return changes
+}
+
 // routes takes in what a reflector told.
 func (x *exits) routes(updates []egress.Update) {
-	x.mu.Lock()
-	changes := x.plan.Apply(updates)
-	x.carryOut(changes)
-	x.mu.Unlock()
+	changes := x.change(func() []egress.Change { return x.plan.Apply(updates) })
 	if x.mptcp == nil || len(changes) == 0 {
 		return
 	}
@@ -163,7 +182,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside = map[netip.Prefix]string{}
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
@@ -211,11 +230,11 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 
 // begin makes the kernel's state that of the plan for the first time.
 func (x *exits) begin() {
-	x.mu.Lock()
-	if !x.settled {
+	x.writing.Lock()
+	if !x.settled.Load() {
 		x.settle()
 	}
-	x.mu.Unlock()
+	x.writing.Unlock()
 	if x.mptcp != nil {
 		x.mptcp.Changed()
 	}
@@ -282,13 +301,13 @@ func (x *exits) run(ctx context.Context) error {
 		case <-x.quiet.C:
 			x.begin()
 		case <-lost:
-			x.mu.Lock()
-			if x.settled {
+			x.writing.Lock()
+			if x.settled.Load() {
 				if err := x.kernel.Repair(x.plan.Entries()); err != nil {
 					x.logf("%v", err) // the next comparison tries again
 				}
 			}
-			x.mu.Unlock()
+			x.writing.Unlock()
 		case now := <-recovery.C:
 			if x.flows != nil && x.mptcp != nil {
 				x.recover(now)
@@ -301,11 +320,11 @@ func (x *exits) run(ctx context.Context) error {
 		case <-keep.C:
 			x.keep()
 		case <-repair.C:
-			x.mu.Lock()
-			if x.settled {
+			x.writing.Lock()
+			if x.settled.Load() {
 				x.settle()
 			}
-			x.mu.Unlock()
+			x.writing.Unlock()
 		}
 	}
 }
@@ -313,8 +332,8 @@ func (x *exits) run(ctx context.Context) error {
 // close takes everything back. The sessions have ended.
 func (x *exits) close() error {
 	x.keep()
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	var err error
 	if x.flows != nil {
 		err = x.flows.Close()

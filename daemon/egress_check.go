@@ -65,7 +65,7 @@ func (x *exits) checkInput() check.Input {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	in.Settled = x.settled
+	in.Settled = x.settled.Load()
 	for _, e := range x.config.Exits {
 		one := check.Exit{Exit: e}
 		for _, r := range x.plan.Refusals() {

@@ -22,11 +22,12 @@ const (
 
 // choice is what is decided for connections within what the plan allows. It is guarded by exits.mu.
 type choice struct {
-	services services
-	worth    *egress.Worth
-	full     map[string]bool // exits that carry as much as they may
-	moved    bool            // so much leaves by other exits than the best path's that new connections begin without them
-	quickest map[netip.Addr]quickExit
+	services  services
+	worth     *egress.Worth
+	full      map[string]bool // exits that carry as much as they may
+	brownouts egress.Brownouts
+	moved     bool // so much leaves by other exits than the best path's that new connections begin without them
+	quickest  map[netip.Addr]quickExit
 }
 
 // quickExit is the exit a client has under the strategy latency.
@@ -45,7 +46,7 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 		if !x.health.Fit(exit, client) {
 			return
 		}
-		c := egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Full: x.full[exit]}
+		c := egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Spared: x.full[exit] || x.brownouts.Spared(exit, client)}
 		for _, e := range x.config.Exits {
 			if e.Name == exit {
 				c.Cost = e.Cost
@@ -74,7 +75,7 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 		return s.Carriers(all, ""), fmt.Sprintf("strategy %s", s)
 	}
 	was := x.quickest[client]
-	if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Full }) {
+	if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Spared }) {
 		return map[string]bool{was.exit: true}, "strategy latency"
 	}
 	carry = s.Carriers(all, was.exit)
@@ -180,6 +181,20 @@ func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
 	return clients
 }
 
+// spare finds the clients for whom exits lose too much, or no longer do. The caller has x.mu.
+func (x *exits) spare(now time.Time) (clients []netip.Addr) {
+	spared, over := x.brownouts.Look(x.traffic.Loads(), now)
+	for _, w := range spared {
+		clients = append(clients, w.Client)
+		x.say(fmt.Sprintf("exit %s loses too many packets to %v and brings little (of %.0f segments %.0f again in the last look): it stands by for this client", w.Exit, w.Client, w.Sent, w.Resent))
+	}
+	for _, w := range over {
+		clients = append(clients, w.Client)
+		x.say(fmt.Sprintf("exit %s carries for %v again", w.Exit, w.Client))
+	}
+	return clients
+}
+
 // reconsider looks at what was decided, with what was measured since.
 func (x *exits) reconsider(now time.Time) {
 	x.mu.Lock()
@@ -189,7 +204,7 @@ func (x *exits) reconsider(now time.Time) {
 		prefixes = append(prefixes, d.Prefix)
 		x.say(inWords(d))
 	}
-	clients := append(x.requicken(now), x.services.newcomers()...)
+	clients := append(append(x.requicken(now), x.services.newcomers()...), x.spare(now)...)
 	x.mu.Unlock()
 	if all {
 		x.mptcp.Changed()

@@ -43,7 +43,7 @@ func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
 	}
 	x.plan.Apply(told)
 	x.config = c
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	return x
 }
 

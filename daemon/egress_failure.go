@@ -52,7 +52,6 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 		if x.health.Fail(exit, g.Client, now) {
 			changed = true
 			x.say("exit " + exit + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
-			x.leave(g.Client, now)
 		}
 	}
 	if main := x.plan.MainExit(g.Client); v.Silent && x.health.Bet(main, g.Client, now) {
@@ -97,6 +96,9 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 	}
 	x.mptcp.Act(clients...)
 	x.mptcp.Drop(lost)
+	for _, c := range clients {
+		x.leave(c, time.Now()) // after what helps at once
+	}
 	return left
 }
 
@@ -164,7 +166,6 @@ func (x *exits) recover(now time.Time) {
 	x.mu.Lock()
 	clients := x.health.Tick(now, func(c netip.Addr) bool { return present[c] })
 	held := x.health.Held()
-	x.comeBack()
 	for _, c := range clients {
 		if exits := held[c]; len(exits) > 0 {
 			x.say("nothing came through for " + c.String() + ": still not used: " + strings.Join(exits, " "))
@@ -174,6 +175,7 @@ func (x *exits) recover(now time.Time) {
 	}
 	x.mu.Unlock()
 	x.mptcp.Act(clients...)
+	x.comeBack()
 }
 
 // joined is the proof that an exit is well for a client.
@@ -181,5 +183,4 @@ func (x *exits) joined(client, addr netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.health.Proven(x.exitOf(addr, client), client, time.Now())
-	x.comeBack()
 }

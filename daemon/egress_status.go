@@ -172,7 +172,7 @@ func (x *exits) status() EgressStatus {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out.Settled = x.settled
+	out.Settled = x.settled.Load()
 	for _, r := range x.plan.Refusals() {
 		from := r.Exit
 		if from == "" {

@@ -25,8 +25,8 @@ type Candidate struct {
 	RTTUs float64
 	// Cost is compared with that of others, in any unit.
 	Cost int
-	// Full says that the exit carries as much as it may.
-	Full bool
+	// Spared says that the exit carries as much as it may, or loses too much.
+	Spared bool
 }
 
 // An exit is quicker than the one in use if its round-trip time is less by a fifth, and by more than clocks and queues of no concern explain.
@@ -58,11 +58,11 @@ func quickest(all []Candidate, using string) string {
 }
 
 // Carriers says which of the candidates are to carry data. All is in BGP's order, the best first; using is the one that Latency chose before. An exit that is
-// full carries only if all are.
+// spared carries only if all are.
 func (s Strategy) Carriers(all []Candidate, using string) map[string]bool {
 	var free []Candidate
 	for _, c := range all {
-		if !c.Full {
+		if !c.Spared {
 			free = append(free, c)
 		}
 	}

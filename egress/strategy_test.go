@@ -9,7 +9,7 @@ import (
 
 func TestCarriers(t *testing.T) {
 	a, b, c := Candidate{Exit: "a", RTTUs: 30_000, Cost: 2}, Candidate{Exit: "b", RTTUs: 20_000, Cost: 1}, Candidate{Exit: "c", RTTUs: 27_000, Cost: 1}
-	full := func(c Candidate) Candidate { c.Full = true; return c }
+	full := func(c Candidate) Candidate { c.Spared = true; return c }
 	unknown := func(c Candidate) Candidate { c.RTTUs = 0; return c }
 	for _, x := range []struct {
 		what string

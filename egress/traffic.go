@@ -50,6 +50,7 @@ type Traffic[K comparable] struct {
 type wayRTT struct {
 	us, weight float64 // mean, and bytes acknowledged in the look it is of
 	at         time.Time
+	WayLoad    // in that look
 }
 
 // waysFor is how long the round-trip time of a way nobody uses is remembered.
@@ -81,17 +82,31 @@ func (t *Traffic[K]) MovedPercent() float64 {
 	return 100 * t.moved.bytes / t.moved.all
 }
 
-// way takes in the round-trip time of a flow that did something, or is new. Of several at one look it is the mean over the bytes.
-func (t *Traffic[K]) way(f FlowCount, bytes float64, now time.Time) {
+// Loads is what clients' flows did between the last two looks, by exit, where they did something.
+func (t *Traffic[K]) Loads() (out []WayLoad) {
+	for _, w := range t.ways {
+		if w.at.Equal(t.at) {
+			out = append(out, w.WayLoad)
+		}
+	}
+	return out
+}
+
+// way takes in a flow that did something, or is new. Of several at one look the round-trip time is the mean over the bytes.
+func (t *Traffic[K]) way(before, f FlowCount, now time.Time) {
 	if f.SRTTUs == 0 {
 		return
 	}
+	bytes := float64(f.AckedBytes - before.AckedBytes)
 	k := wayTo{f.Exit, f.Client}
 	w := t.ways[k]
 	if w == nil || !w.at.Equal(now) {
-		w = &wayRTT{at: now}
+		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: f.Exit, Client: f.Client}}
 		t.ways[k] = w
 	}
+	w.Bytes += bytes
+	w.Sent += float64(f.SentSegments - before.SentSegments)
+	w.Resent += float64(f.Resent - before.Resent)
 	w.weight += bytes + 1
 	w.us += (float64(f.SRTTUs) - w.us) * (bytes + 1) / w.weight
 }
@@ -158,7 +173,7 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 			t.add(before, f)
 		}
 		if !known || f.AckedBytes > before.AckedBytes {
-			t.way(f, float64(f.AckedBytes-before.AckedBytes), now)
+			t.way(before, f, now)
 		}
 	}
 	maps.DeleteFunc(t.ways, func(_ wayTo, w *wayRTT) bool { return now.Sub(w.at) > waysFor })
