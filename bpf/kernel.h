@@ -184,6 +184,7 @@ struct tcp_sock {
 	__u32 reordering;
 	struct minmax rtt_min;
 	__u8 is_cwnd_limited : 1;
+	bool is_mptcp; /* a subflow; where the kernel has MPTCP */
 };
 
 /* net/mptcp/protocol.h */

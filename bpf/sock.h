@@ -42,7 +42,8 @@ struct plait_sock {
 	__u8 train_measured; /* this ACK completed one */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
-	__u8 pad8[4];
+	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
+	__u8 pad8[3];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
 

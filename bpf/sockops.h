@@ -18,18 +18,46 @@ static __always_inline bool on_default(const __u8 *name)
 	return true;
 }
 
+/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. */
+static __always_inline bool undecided(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	__u8 name[16] = {};
+
+	return !BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt) &&
+	       !bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) && on_default(name);
+}
+
+static __always_inline void attach(struct bpf_sock_ops *ctx, struct plait_sock *s)
+{
+	if (!bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name))) {
+		count(attached);
+		return;
+	}
+	s->kind = 0;
+	count(refused);
+}
+
+/* The kernel gives a subflow the congestion control of its MPTCP connection when it is accepted or joined (mptcp_sockopt_sync_locked), whatever it had. When
+ * it has sent data that is over. */
+static __always_inline void take_later(struct bpf_sock_ops *ctx, struct sock *sk, struct plait_sock *s)
+{
+	if (!((struct tcp_sock *)sk)->data_segs_out)
+		return;
+	s->later = false;
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
+	if (undecided(ctx, sk))
+		attach(ctx, s);
+	else
+		s->kind = 0;
+}
+
 static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk)
 {
 	__u32 index, generation = plait_daemon.generation;
 	struct plait_policy *p = policy_of(sk, &index);
 	struct plait_sock *s;
-	__u8 name[16] = {};
 
-	if (!p || daemon_silent())
-		return 1;
-	/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. */
-	if (BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt) ||
-	    bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) || !on_default(name))
+	if (!p || daemon_silent() || !undecided(ctx, sk))
 		return 1;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
@@ -42,20 +70,16 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 	else
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
 	s->hooked = s->kind != SOCK_HOLDOUT;
+	s->later = s->kind == SOCK_MANAGED && bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
 	/* beside what other programs on this cgroup asked for */
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
 				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG : 0) |
+				       (s->later ? BPF_SOCK_OPS_RTT_CB_FLAG : 0) |
 				       (s->hooked ? BPF_SOCK_OPS_RETRANS_CB_FLAG : 0));
 	if (s->kind == SOCK_HOLDOUT)
 		count(held_out);
-	if (s->kind != SOCK_MANAGED)
-		return 1;
-	if (bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name))) {
-		s->kind = 0;
-		count(refused);
-		return 1;
-	}
-	count(attached);
+	if (s->kind == SOCK_MANAGED && !s->later)
+		attach(ctx, s);
 	return 1;
 }
 
@@ -88,7 +112,9 @@ int plait_sockops(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB) {
 		retransmitted(ctx, s);
 	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) { /* once in a round trip */
-		if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s)))
+		if (s->later)
+			take_later(ctx, sk, s);
+		else if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s)))
 			sample_send(sk, s, false);
 	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind == SOCK_OBSERVED) {
 		sample_send(sk, s, true); /* of a managed one, plait_release does it */
