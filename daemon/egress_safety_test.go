@@ -27,6 +27,9 @@ const (
 	exitAddress   = "2001:db8:1::a" // of the first exit
 )
 
+// stray has SIDs in no exit's locator.
+var stray = netip.MustParsePrefix("2001:db8:bad::/48")
+
 // service is a content server with a client, to which it sends without a pause.
 type service struct {
 	*contentServer
@@ -36,6 +39,7 @@ type service struct {
 	toSID  int       // packets that came encapsulated
 	lastTo time.Time // of these
 	plain  int       // data to the client that came as it is
+	strays int       // packets to where none may go
 }
 
 func newService(t *testing.T) *service {
@@ -98,6 +102,8 @@ func (s *service) observe() error {
 				s.toSID, s.lastTo = s.toSID+1, time.Now()
 			case to == client && n > 500:
 				s.plain++
+			case stray.Contains(to):
+				s.strays++
 			}
 			s.mu.Unlock()
 		}

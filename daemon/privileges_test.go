@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,4 +76,24 @@ func TestPrivileges(t *testing.T) {
 	if !gone(helpers[0]) {
 		t.Error("the helper is still there")
 	}
+}
+
+// The daemon hears from the reflectors it connects to, and from nobody else: it listens on no port.
+func TestAcceptsNobody(t *testing.T) {
+	s := newContentServer(t)
+	before := s.show("ss -Hltn")
+	p := s.tells(On)
+	if after := s.show("ss -Hltn"); !slices.Equal(before, after) {
+		t.Errorf("sockets that listen: %q, before plait %q", after, before)
+	}
+	s.in(func() error {
+		c, err := net.DialTimeout("tcp", "["+serverAddress+"]:179", 5*time.Second)
+		if err == nil {
+			c.Close()
+			t.Error("somebody accepts a BGP session")
+		}
+		return nil
+	})
+	_, err := p.Stop(t.Context())
+	s.must(err)
 }
