@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -245,8 +245,8 @@ func (s *service) onBestPath(what string, since time.Time, streams ...*stream) {
 	}
 }
 
-// started runs a daemon that may not come up: it is killed.
-func (s *service) started(mode Mode) *process {
+// begun runs a daemon, by another program if there is one, and does not wait until it is up: it may be killed before.
+func (s *contentServer) begun(mode Mode, by ...string) *process {
 	s.Helper()
 	s.eventually(time.Minute, "the name is free: another plait is up on this machine", func() bool { return !registered() })
 	file, err := os.CreateTemp(s.dir, "*.yaml")
@@ -254,10 +254,14 @@ func (s *service) started(mode Mode) *process {
 	file.Close()
 	p := newProcess(file.Name(), filepath.Join(s.dir, "control"))
 	s.write(p.config, p.Path(), fmt.Sprintf(egressSection, mode))
-	out, err := p.cmd.StdoutPipe()
-	s.must(err)
+	if len(by) > 0 {
+		self, err := os.Executable()
+		s.must(err)
+		p.cmd.Path, err = exec.LookPath(by[0])
+		s.must(err)
+		p.cmd.Args = append(by, self)
+	}
 	s.must(netns.Start(s.ns, p.cmd))
-	go func() { _, _ = bufio.NewReader(out).ReadString('\n') }()
 	s.Cleanup(p.kill)
 	return p
 }
@@ -307,7 +311,7 @@ func TestEgressKilledAnywhere(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for round := range 12 {
 		streams := []*stream{s.begin(serverAddress)}
-		p := s.started(On)
+		p := s.begun(On)
 		at := time.Duration(r.Int64N(int64(300 * time.Millisecond))) // while it comes up, or writes routes
 		if round%3 > 0 {
 			s.greet()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
@@ -96,4 +97,41 @@ func TestAcceptsNobody(t *testing.T) {
 	})
 	_, err := p.Stop(t.Context())
 	s.must(err)
+}
+
+// What the unit lets the daemon have is enough to come up with exits, to reload and to go down.
+func TestUnitRights(t *testing.T) {
+	s := newContentServer(t)
+	unit, err := os.ReadFile("../packaging/plait.service")
+	s.must(err)
+	_, names, found := strings.Cut(string(unit), "CapabilityBoundingSet=")
+	if !found {
+		t.Fatal("the unit bounds no capabilities")
+	}
+	names, _, _ = strings.Cut(names, "\n")
+	bound := "--bounding-set=-all"
+	for _, name := range strings.Fields(names) {
+		bound += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
+	}
+	before := s.everything()
+	p := s.begun(On, "setpriv", bound, "--no-new-privs")
+	s.greet()
+	s.say(s.announce(1, "2001:db8:c::/48"), s.announce(0, "2001:db8:c::/48"))
+	for _, f := range reflectorFamilies {
+		s.say(wire.NewEndOfRib(f))
+	}
+	s.has(true, "ip -6 rule", "500: from "+exitAddress+" lookup 11200")
+	s.has(true, pathManager, ".*/(pm_type:1|path_manager:userspace)$")
+	s.holds("daemon", p.cmd.Process.Pid, daemonKeeps)
+	s.holds("helper", s.children(p.cmd.Process.Pid)[0], helperKeeps)
+	s.must(p.Reload())
+	_, err = p.Stop(t.Context())
+	s.must(err)
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v: %s", err, p.said.String())
+	}
+	s.same("after down", before)
+	if e := p.said.String(); strings.Contains(e, "not permitted") || strings.Contains(e, "denied") {
+		t.Errorf("it said: %s", e)
+	}
 }

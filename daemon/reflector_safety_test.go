@@ -51,21 +51,6 @@ func (s *service) withTwo(second *contentServer) *process {
 	return p
 }
 
-// cpu is the processor time a process has taken.
-func (s *service) cpu(p *process) time.Duration {
-	s.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	s.must(err)
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	sum := 0
-	for _, ticks := range fields[11:13] { // utime and stime, proc_pid_stat(5); a tick is 10 ms
-		n, err := strconv.Atoi(ticks)
-		s.must(err)
-		sum += n
-	}
-	return time.Duration(sum) * 10 * time.Millisecond
-}
-
 // most is the memory the daemon has had at most, in MB.
 func (s *service) most(p *process) int {
 	s.Helper()
@@ -229,10 +214,10 @@ func TestReflectorMisbehaves(t *testing.T) {
 	}
 
 	for _, perSecond := range []int{100, 10_000} {
-		before, began := s.cpu(p), time.Now()
+		before, began := cpuOf(t, p.cmd.Process.Pid), time.Now()
 		stop := second.flap(perSecond)
 		time.Sleep(3 * time.Second)
-		t.Logf("%d changes/s: %.1f %% of a core", perSecond, 100*float64(s.cpu(p)-before)/float64(time.Since(began)))
+		t.Logf("%d changes/s: %.1f %% of a core", perSecond, 100*float64(cpuOf(t, p.cmd.Process.Pid)-before)/float64(time.Since(began)))
 		s.unharmed(fmt.Sprint(perSecond, " flaps/s"), streams...)
 		if perSecond < 10_000 {
 			stop()
