@@ -262,7 +262,12 @@ func (s *contentServer) begun(mode Mode, by ...string) *process {
 		p.cmd.Args = append(by, self)
 	}
 	s.must(netns.Start(s.ns, p.cmd))
-	s.Cleanup(p.kill)
+	s.Cleanup(func() {
+		p.kill()
+		if said := p.said.Bytes(); s.Failed() {
+			s.Logf("a daemon said in the end: %s", said[max(0, len(said)-1000):])
+		}
+	})
 	return p
 }
 
