@@ -29,7 +29,7 @@ func cpuNow(b *testing.B) time.Duration {
 }
 
 // cpuOf is what another process has used; the kernel counts it in ticks of 10 ms.
-func cpuOf(b *testing.B, pid int) time.Duration {
+func cpuOf(b testing.TB, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

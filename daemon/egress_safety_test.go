@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -27,6 +27,9 @@ const (
 	exitAddress   = "2001:db8:1::a" // of the first exit
 )
 
+// stray has SIDs in no exit's locator.
+var stray = netip.MustParsePrefix("2001:db8:bad::/48")
+
 // service is a content server with a client, to which it sends without a pause.
 type service struct {
 	*contentServer
@@ -36,6 +39,7 @@ type service struct {
 	toSID  int       // packets that came encapsulated
 	lastTo time.Time // of these
 	plain  int       // data to the client that came as it is
+	strays int       // packets to where none may go
 }
 
 func newService(t *testing.T) *service {
@@ -98,6 +102,8 @@ func (s *service) observe() error {
 				s.toSID, s.lastTo = s.toSID+1, time.Now()
 			case to == client && n > 500:
 				s.plain++
+			case stray.Contains(to):
+				s.strays++
 			}
 			s.mu.Unlock()
 		}
@@ -239,8 +245,8 @@ func (s *service) onBestPath(what string, since time.Time, streams ...*stream) {
 	}
 }
 
-// started runs a daemon that may not come up: it is killed.
-func (s *service) started(mode Mode) *process {
+// begun runs a daemon, by another program if there is one, and does not wait until it is up: it may be killed before.
+func (s *contentServer) begun(mode Mode, by ...string) *process {
 	s.Helper()
 	s.eventually(time.Minute, "the name is free: another plait is up on this machine", func() bool { return !registered() })
 	file, err := os.CreateTemp(s.dir, "*.yaml")
@@ -248,11 +254,20 @@ func (s *service) started(mode Mode) *process {
 	file.Close()
 	p := newProcess(file.Name(), filepath.Join(s.dir, "control"))
 	s.write(p.config, p.Path(), fmt.Sprintf(egressSection, mode))
-	out, err := p.cmd.StdoutPipe()
-	s.must(err)
+	if len(by) > 0 {
+		self, err := os.Executable()
+		s.must(err)
+		p.cmd.Path, err = exec.LookPath(by[0])
+		s.must(err)
+		p.cmd.Args = append(by, self)
+	}
 	s.must(netns.Start(s.ns, p.cmd))
-	go func() { _, _ = bufio.NewReader(out).ReadString('\n') }()
-	s.Cleanup(p.kill)
+	s.Cleanup(func() {
+		p.kill()
+		if said := p.said.Bytes(); s.Failed() {
+			s.Logf("a daemon said in the end: %s", said[max(0, len(said)-1000):])
+		}
+	})
 	return p
 }
 
@@ -301,7 +316,7 @@ func TestEgressKilledAnywhere(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for round := range 12 {
 		streams := []*stream{s.begin(serverAddress)}
-		p := s.started(On)
+		p := s.begun(On)
 		at := time.Duration(r.Int64N(int64(300 * time.Millisecond))) // while it comes up, or writes routes
 		if round%3 > 0 {
 			s.greet()

@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
@@ -73,5 +76,62 @@ func TestPrivileges(t *testing.T) {
 	s.same("after down", before)
 	if !gone(helpers[0]) {
 		t.Error("the helper is still there")
+	}
+}
+
+// The daemon hears from the reflectors it connects to, and from nobody else: it listens on no port.
+func TestAcceptsNobody(t *testing.T) {
+	s := newContentServer(t)
+	before := s.show("ss -Hltn")
+	p := s.tells(On)
+	if after := s.show("ss -Hltn"); !slices.Equal(before, after) {
+		t.Errorf("sockets that listen: %q, before plait %q", after, before)
+	}
+	s.in(func() error {
+		c, err := net.DialTimeout("tcp", "["+serverAddress+"]:179", 5*time.Second)
+		if err == nil {
+			c.Close()
+			t.Error("somebody accepts a BGP session")
+		}
+		return nil
+	})
+	_, err := p.Stop(t.Context())
+	s.must(err)
+}
+
+// What the unit lets the daemon have is enough to come up with exits, to reload and to go down.
+func TestUnitRights(t *testing.T) {
+	s := newContentServer(t)
+	unit, err := os.ReadFile("../packaging/plait.service")
+	s.must(err)
+	_, names, found := strings.Cut(string(unit), "CapabilityBoundingSet=")
+	if !found {
+		t.Fatal("the unit bounds no capabilities")
+	}
+	names, _, _ = strings.Cut(names, "\n")
+	bound := "--bounding-set=-all"
+	for _, name := range strings.Fields(names) {
+		bound += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
+	}
+	before := s.everything()
+	p := s.begun(On, "setpriv", bound, "--no-new-privs")
+	s.greet()
+	s.say(s.announce(1, "2001:db8:c::/48"), s.announce(0, "2001:db8:c::/48"))
+	for _, f := range reflectorFamilies {
+		s.say(wire.NewEndOfRib(f))
+	}
+	s.has(true, "ip -6 rule", "500: from "+exitAddress+" lookup 11200")
+	s.has(true, pathManager, ".*/(pm_type:1|path_manager:userspace)$")
+	s.holds("daemon", p.cmd.Process.Pid, daemonKeeps)
+	s.holds("helper", s.children(p.cmd.Process.Pid)[0], helperKeeps)
+	s.must(p.Reload())
+	_, err = p.Stop(t.Context())
+	s.must(err)
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v: %s", err, p.said.String())
+	}
+	s.same("after down", before)
+	if e := p.said.String(); strings.Contains(e, "not permitted") || strings.Contains(e, "denied") {
+		t.Errorf("it said: %s", e)
 	}
 }

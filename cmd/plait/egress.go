@@ -80,6 +80,10 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		}
 		fmt.Fprintln(out)
 	}
+	printRefused(out, s)
+}
+
+func printRefused(out io.Writer, s daemon.EgressStatus) {
 	for _, r := range s.Refused {
 		fmt.Fprintf(out, "refused: %d routes of %s: %s (last: %s)\n", r.Routes, r.From, r.Reason, r.Last)
 	}
@@ -103,7 +107,7 @@ func printTraffic(out io.Writer, exits []daemon.ExitStatus) {
 }
 
 func newEgressSessions() *cobra.Command {
-	return egressCommand("sessions", "List the BGP sessions with the route reflectors", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+	return egressCommand("sessions", "List the BGP sessions with the route reflectors, and what is refused of what they tell", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		s, err := d.Egress()
 		if err != nil {
 			return err
@@ -120,6 +124,7 @@ func newEgressSessions() *cobra.Command {
 				fmt.Fprintf(out, "  last error: %s\n", n.LastError)
 			}
 		}
+		printRefused(out, s)
 		return nil
 	})
 }
