@@ -34,7 +34,8 @@ type recorder struct {
 	where func(mptcp.Ends) (exit string, network netip.Prefix)
 	out   *csv.Writer
 	last  map[bpf.FlowKey]egress.FlowCount
-	at    time.Time
+	// before and at are when it was read for the last two times.
+	before, at time.Time
 }
 
 // record is a line.
@@ -45,7 +46,7 @@ type record struct {
 }
 
 // read takes in what all flows have done, and returns what they did since the last time; the first time that is nothing.
-func (r *recorder) read() (did []record, err error) {
+func (r *recorder) read(now time.Time) (did []record, err error) {
 	flows := make(map[bpf.FlowKey]egress.FlowCount, len(r.last))
 	err = r.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
 		f := egress.FlowCount{AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments}
@@ -55,14 +56,14 @@ func (r *recorder) read() (did []record, err error) {
 			did = append(did, record{e, since, s.Token})
 		}
 	})
-	r.last = flows
+	r.last, r.before, r.at = flows, r.at, now
 	return did, err
 }
 
 // write writes lines. Whoever waits for them does not hold up others.
-func (r *recorder) write(did []record, now time.Time) error {
+func (r *recorder) write(did []record) error {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	at, interval := float64(now.UnixMicro())/1e6, now.Sub(r.at).Seconds()
+	at, interval := float64(r.at.UnixMicro())/1e6, r.at.Sub(r.before).Seconds()
 	for _, d := range did {
 		exit, network := r.where(d.Ends)
 		prefix, token := "", ""
@@ -76,7 +77,6 @@ func (r *recorder) write(did []record, now time.Time) error {
 			d.Remote.Addr().String(), number(uint64(d.Remote.Port())), d.Local.Addr().String(), number(uint64(d.Local.Port())), token,
 			number(d.AckedBytes), number(uint64(d.SentSegments)), number(uint64(d.Resent)), number(uint64(d.SRTTUs))}) // Flush tells its error
 	}
-	r.at = now
 	r.out.Flush()
 	return r.out.Error()
 }
@@ -87,10 +87,10 @@ func (r *recorder) run(ctx context.Context, sent func() error, length time.Durat
 	begin := time.Now()
 	for {
 		now := time.Now()
-		did, err := r.read()
+		did, err := r.read(now)
 		took := time.Since(now)
 		if err == nil {
-			err = errors.Join(r.write(did, now), sent())
+			err = errors.Join(r.write(did), sent())
 		}
 		if err != nil {
 			return err

@@ -48,7 +48,8 @@ func TestRecord(t *testing.T) {
 		}
 		return "", netip.Prefix{}
 	}}
-	did, err := r.read()
+	begin := time.Now()
+	did, err := r.read(begin)
 	h.must(err)
 	if len(did) > 0 {
 		t.Errorf("before the beginning: %+v", did)
@@ -70,9 +71,9 @@ func TestRecord(t *testing.T) {
 	if err := <-recorded; !errors.Is(err, context.Canceled) {
 		t.Errorf("the recorder ends with %v", err)
 	}
-	did, err = r.read() // what was left
+	did, err = r.read(time.Now()) // what was left
 	h.must(err)
-	h.must(r.write(did, time.Now()))
+	h.must(r.write(did))
 	lines, err := csv.NewReader(&out).ReadAll()
 	h.must(err)
 	if len(lines) < 1+len(pairs) || !slices.Equal(lines[0], recordColumns) {
@@ -91,7 +92,7 @@ func TestRecord(t *testing.T) {
 				continue
 			}
 			acked += number(line, "acked_bytes")
-			if interval := number(line, "interval_s"); interval <= 0 {
+			if interval := number(line, "interval_s"); interval <= 0 || interval > time.Since(begin).Seconds() {
 				t.Errorf("an interval of %v s", interval)
 			}
 			if column(line, "local") != ends.Local.Addr().Unmap().String() || number(line, "srtt_us") == 0 || number(line, "sent_segments") == 0 && number(line, "acked_bytes") == 0 {
@@ -109,7 +110,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	h.must(f.Close())
-	if _, err := r.read(); !errors.Is(err, os.ErrClosed) {
+	if _, err := r.read(time.Now()); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }
