@@ -152,7 +152,7 @@ func Serve(ctx context.Context, path string, c Controlled) error {
 
 // serve answers on a listener until ctx ends. Answers that are on their way are finished.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }} // an answer without end ends with ctx
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {
@@ -191,23 +191,14 @@ func (c *ControlClient) call(method, request string, into any) error {
 	if err != nil {
 		return err
 	}
-	what := strings.TrimPrefix(r.URL.Path, "/")
 	response, err := c.http.Do(r)
 	var body []byte
 	if err == nil {
 		defer response.Body.Close()
 		body, err = io.ReadAll(response.Body)
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("ask for %s on %s: %w", what, c.path, ErrNotRunning)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("ask for %s on %s: %w within %v: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status",
-			what, c.path, ErrNoAnswer, c.http.Timeout)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
-	case err != nil:
-		return fmt.Errorf("ask for %s on %s: %w; plait may have ended meanwhile: see its log", what, c.path, err)
+	if err != nil {
+		return c.unanswered(strings.TrimPrefix(r.URL.Path, "/"), err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return refusal(response.StatusCode, body)
@@ -219,6 +210,20 @@ func (c *ControlClient) call(method, request string, into any) error {
 		return fmt.Errorf("decode plait's answer on %s: %w; this plait and the one that is up may be of different versions", c.path, err)
 	}
 	return nil
+}
+
+// unanswered says why there is no answer, or only a part of one.
+func (c *ControlClient) unanswered(what string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("ask for %s on %s: %w", what, c.path, ErrNotRunning)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("ask for %s on %s: %w within %v: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status",
+			what, c.path, ErrNoAnswer, c.http.Timeout)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
+	}
+	return fmt.Errorf("ask for %s on %s: %w; plait may have ended meanwhile: see its log", what, c.path, err)
 }
 
 // refusal is the error the daemon tells.

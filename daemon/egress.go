@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"sync"
@@ -58,6 +59,8 @@ type exits struct {
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 	// aside are the exits whose best path to a prefix is out of the main table.
 	aside map[netip.Prefix]string
+	// networks are those of the clients.
+	networks egress.Networks
 	choice
 }
 
@@ -179,7 +182,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside = map[netip.Prefix]string{}
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
@@ -262,6 +265,8 @@ func (x *exits) look(now time.Time) time.Duration {
 		return 0
 	}
 	x.traffic.Look(flows, now)
+	did, passed := x.traffic.Did()
+	x.networks.Look(maps.Values(did), x.plan.Network, passed)
 	x.services.found(rules, clients)
 	return time.Since(now)
 }

@@ -7,14 +7,25 @@ var (
 	describeExitSent  = prometheus.NewDesc("plait_exit_segments_total", "TCP segments sent through an exit: new or resent.", []string{"exit", "kind"}, nil)
 	describeExitRTT   = prometheus.NewDesc("plait_exit_rtt_seconds", "Round-trip time of the last seconds, mean over the bytes acknowledged. Absent without traffic.", []string{"exit"}, nil)
 	describeExitHeld  = prometheus.NewDesc("plait_exit_failed_clients", "Clients an exit is not offered to now because their packets did not arrive.", []string{"exit"}, nil)
+
+	describeNetworkGoodput = describeNetwork("goodput_bps", "Bits a second that clients have acknowledged, of the last half minute; of the 20 busiest networks and exits alone.")
+	describeNetworkRTT     = describeNetwork("rtt_seconds", "Round-trip time, as plait_exit_rtt_seconds; of the 20 busiest networks and exits alone.")
+	describeNetworkResent  = describeNetwork("resent_ratio", "Share of the segments sent that were sent again, 0 to 1, of the last half minute; of the 20 busiest networks and exits alone.")
 )
+
+func describeNetwork(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("plait_network_"+name, help, []string{"prefix", "exit"}, nil)
+}
+
+// publishedNetworks is how many networks there are metrics of: a full table has a million, and each would be a time series of its own for ever.
+const publishedNetworks = 20
 
 // exitsCollector publishes what was measured of the exits.
 type exitsCollector struct{ *exits }
 
 // Describe implements prometheus.Collector.
 func (c exitsCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{describeExitBytes, describeExitSent, describeExitRTT, describeExitHeld} {
+	for _, d := range []*prometheus.Desc{describeExitBytes, describeExitSent, describeExitRTT, describeExitHeld, describeNetworkGoodput, describeNetworkRTT, describeNetworkResent} {
 		out <- d
 	}
 }
@@ -22,7 +33,7 @@ func (c exitsCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c exitsCollector) Collect(out chan<- prometheus.Metric) {
 	c.mu.Lock()
-	traffic, failed := c.traffic.Exits(), map[string]int{}
+	traffic, networks, failed := c.traffic.Exits(), c.networks.Busiest(publishedNetworks), map[string]int{}
 	for _, exits := range c.health.Held() {
 		for _, name := range exits {
 			failed[name]++
@@ -46,6 +57,19 @@ func (c exitsCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		if t.RTTMs > 0 {
 			out <- prometheus.MustNewConstMetric(describeExitRTT, prometheus.GaugeValue, t.RTTMs/1000, e.Name)
+		}
+	}
+	for _, n := range networks {
+		if !n.Prefix.IsValid() {
+			continue
+		}
+		gauge := func(desc *prometheus.Desc, value float64) {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Prefix.String(), n.Exit)
+		}
+		gauge(describeNetworkGoodput, n.GoodputBps)
+		gauge(describeNetworkResent, n.LossPercent/100)
+		if n.RTTMs > 0 {
+			gauge(describeNetworkRTT, n.RTTMs/1000)
 		}
 	}
 }

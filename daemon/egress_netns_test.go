@@ -255,6 +255,11 @@ func TestEgressObserves(t *testing.T) {
 	if e := s.status(p).Egress; e == nil || *e != (EgressSummary{Mode: Observe, Exits: 2, Sessions: 1, Up: 1, Routes: 4}) {
 		t.Errorf("status: %+v, want 2 exits, a session that is up, 4 routes", e)
 	}
+	var record strings.Builder
+	s.must(p.EgressFlows(t.Context(), 0.3, &record)) // by a daemon that has given up most of its rights
+	if traffic, err := p.EgressTraffic(); err != nil || len(traffic.Exits) != 2 || !strings.HasPrefix(record.String(), "time_s,") {
+		t.Errorf("traffic: %+v, %v, record: %q", traffic, err, record.String())
+	}
 	_, err := p.Stop(t.Context())
 	s.must(err)
 	s.same("after down", before)

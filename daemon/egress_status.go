@@ -142,23 +142,6 @@ func (x *exits) summary() *EgressSummary {
 	return out
 }
 
-// measured adds the traffic to exits. The caller has x.mu.
-func (x *exits) measured(exits []ExitStatus) {
-	traffic, all := x.traffic.Exits(), 0.0
-	for _, t := range traffic {
-		all += t.GoodputBps
-	}
-	for i := range exits {
-		t := traffic[exits[i].Name]
-		s := TrafficStatus{Flows: t.Flows, AckedBytes: t.AckedBytes, SentSegments: t.SentSegments, Resent: t.Resent,
-			GoodputMbps: t.GoodputBps / 1e6, LossPercent: t.LossPercent, RTTMs: t.RTTMs}
-		if all > 0 {
-			s.SharePercent = 100 * t.GoodputBps / all
-		}
-		exits[i].Traffic = &s
-	}
-}
-
 // status counts what the plan has.
 func (x *exits) status() EgressStatus {
 	out := EgressStatus{Mode: x.config.Mode}
@@ -185,7 +168,11 @@ func (x *exits) status() EgressStatus {
 		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: e.Addresses, SIDs: map[string]int{}})
 	}
 	if x.flows != nil {
-		x.measured(out.Exits)
+		traffic := x.measured()
+		for i := range out.Exits {
+			t := traffic[out.Exits[i].Name]
+			out.Exits[i].Traffic = &t
+		}
 	}
 	for i := range out.Exits {
 		byTable[out.Exits[i].Table] = &out.Exits[i]
@@ -266,6 +253,13 @@ func (x *exits) questions(m *http.ServeMux) {
 		return x.explain(client), nil
 	})
 	ask("/prefixes", func(*http.Request) (any, error) { return x.known(), nil })
+	ask("/traffic", func(*http.Request) (any, error) {
+		if x.flows == nil {
+			return nil, errUnwatched
+		}
+		return x.now(), nil
+	})
+	m.HandleFunc("GET /egress/flows", x.record)
 	ask("/log", func(*http.Request) (any, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -24,6 +25,8 @@ type flows struct {
 	links     []io.Closer
 	events    *ringbuf.Reader
 	transfers *ringbuf.Reader
+	reading   sync.RWMutex // Close waits for those who count
+	closed    bool
 	// watched are the addresses whose flows are watched.
 	watched map[netip.Addr]bool
 }
@@ -148,9 +151,14 @@ func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
 	return v.Stats, err == nil
 }
 
-// count reads what all flows have done.
+// count reads what all flows have done. It returns os.ErrClosed after Close.
 func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error {
 	const atOnce = 4096
+	f.reading.RLock()
+	defer f.reading.RUnlock()
+	if f.closed {
+		return os.ErrClosed
+	}
 	keys, values := make([]bpf.FlowKey, atOnce), make([]bpf.FlowsFlow, atOnce)
 	var cursor ebpf.MapBatchCursor
 	for {
@@ -169,6 +177,9 @@ func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error 
 
 // Close takes the programs out of the kernel.
 func (f *flows) Close() error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	f.closed = true
 	var errs []error
 	for _, l := range f.links {
 		errs = append(errs, l.Close())

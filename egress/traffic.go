@@ -33,8 +33,43 @@ type ExitTraffic struct {
 // fade is how long it takes until what happened counts a tenth.
 const fade = 30 * time.Second
 
-// sums are what ExitTraffic's last values are made of, fading.
+// Since is what a flow did after it had done what before says. Its counters begin again if its addresses and ports are used anew.
+func (f FlowCount) Since(before FlowCount) FlowCount {
+	if f.AckedBytes < before.AckedBytes || f.SentSegments < before.SentSegments || f.Resent < before.Resent {
+		return f
+	}
+	f.AckedBytes -= before.AckedBytes
+	f.SentSegments -= before.SentSegments
+	f.Resent -= before.Resent
+	return f
+}
+
+// sums are what rates are made of, fading.
 type sums struct{ seconds, bytes, sent, resent, rttBytes float64 }
+
+func (s *sums) fade(keep, seconds float64) {
+	*s = sums{s.seconds*keep + seconds, s.bytes * keep, s.sent * keep, s.resent * keep, s.rttBytes * keep}
+}
+
+func (s *sums) add(did FlowCount) {
+	s.bytes += float64(did.AckedBytes)
+	s.sent += float64(did.SentSegments)
+	s.resent += float64(did.Resent)
+	s.rttBytes += float64(did.AckedBytes) * float64(did.SRTTUs)
+}
+
+func (s *sums) rates() (goodputBps, lossPercent, rttMs float64) {
+	if s.seconds > 0 {
+		goodputBps = 8 * s.bytes / s.seconds
+	}
+	if s.sent > 0 {
+		lossPercent = 100 * s.resent / s.sent
+	}
+	if s.bytes > 0 {
+		rttMs = s.rttBytes / s.bytes / 1000
+	}
+	return goodputBps, lossPercent, rttMs
+}
 
 // Traffic adds up what flows do, by exit. K tells flows apart.
 type Traffic[K comparable] struct {
@@ -44,6 +79,9 @@ type Traffic[K comparable] struct {
 	sums  map[string]*sums
 	ways  map[wayTo]*wayRTT
 	moved struct{ bytes, all float64 }
+
+	did    map[K]FlowCount
+	passed time.Duration
 }
 
 // wayRTT is the round-trip time of a client's flows through an exit.
@@ -132,28 +170,27 @@ func (t *Traffic[K]) exit(name string) (*ExitTraffic, *sums) {
 	return t.exits[name], t.sums[name]
 }
 
-// add is what a flow did since the last look. Its counters begin again if its addresses and ports are used anew.
-func (t *Traffic[K]) add(before, now FlowCount) {
-	if now.AckedBytes < before.AckedBytes || now.SentSegments < before.SentSegments || now.Resent < before.Resent {
-		before = FlowCount{}
-	}
-	x, s := t.exit(now.Exit)
-	bytes, sent, resent := now.AckedBytes-before.AckedBytes, now.SentSegments-before.SentSegments, now.Resent-before.Resent
-	if bytes > 0 {
+// add takes in what a flow did since the last look.
+func (t *Traffic[K]) add(k K, did FlowCount) {
+	x, s := t.exit(did.Exit)
+	if did.AckedBytes > 0 {
 		x.Flows++
 	}
-	x.AckedBytes += bytes
-	x.SentSegments += uint64(sent)
-	x.Resent += uint64(resent)
-	s.bytes += float64(bytes)
-	t.moved.all += float64(bytes)
-	if now.Moved {
-		t.moved.bytes += float64(bytes)
+	x.AckedBytes += did.AckedBytes
+	x.SentSegments += uint64(did.SentSegments)
+	x.Resent += uint64(did.Resent)
+	s.add(did)
+	t.moved.all += float64(did.AckedBytes)
+	if did.Moved {
+		t.moved.bytes += float64(did.AckedBytes)
 	}
-	s.sent += float64(sent)
-	s.resent += float64(resent)
-	s.rttBytes += float64(bytes) * float64(now.SRTTUs)
+	if did.AckedBytes > 0 || did.SentSegments > 0 {
+		t.did[k] = did
+	}
 }
+
+// Did is what each flow did between the last two looks, of those that did anything, and how long that was.
+func (t *Traffic[K]) Did() (did map[K]FlowCount, in time.Duration) { return t.did, t.passed }
 
 // Look takes in all flows there are. What the first look finds is where counting starts.
 func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
@@ -162,15 +199,16 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 	t.moved.bytes, t.moved.all = t.moved.bytes*keep, t.moved.all*keep
 	for name, s := range t.sums {
 		t.exits[name].Flows = 0
-		*s = sums{s.seconds*keep + passed.Seconds(), s.bytes * keep, s.sent * keep, s.resent * keep, s.rttBytes * keep}
+		s.fade(keep, passed.Seconds())
 	}
+	t.did, t.passed = map[K]FlowCount{}, passed
 	for k, f := range flows {
 		if _, s := t.exit(f.Exit); s.seconds == 0 && !first {
 			s.seconds = passed.Seconds()
 		}
 		before, known := t.last[k]
 		if !first {
-			t.add(before, f)
+			t.add(k, f.Since(before))
 		}
 		if !known || f.AckedBytes > before.AckedBytes {
 			t.way(before, f, now)
@@ -179,16 +217,6 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 	maps.DeleteFunc(t.ways, func(_ wayTo, w *wayRTT) bool { return now.Sub(w.at) > waysFor })
 	t.last, t.at = flows, now
 	for name, x := range t.exits {
-		s := t.sums[name]
-		x.GoodputBps, x.LossPercent, x.RTTMs = 0, 0, 0
-		if s.seconds > 0 {
-			x.GoodputBps = 8 * s.bytes / s.seconds
-		}
-		if s.sent > 0 {
-			x.LossPercent = 100 * s.resent / s.sent
-		}
-		if s.bytes > 0 {
-			x.RTTMs = s.rttBytes / s.bytes / 1000
-		}
+		x.GoodputBps, x.LossPercent, x.RTTMs = t.sums[name].rates()
 	}
 }

@@ -23,6 +23,10 @@ func TestTraffic(t *testing.T) {
 		}
 		traffic.Look(now, at.Add(time.Duration(second)*time.Second))
 	}
+	did, passed := traffic.Did()
+	if want := (FlowCount{"b", true, client, 2e6, 2000, 0, 20_000}); len(did) != 2 || did[2] != want || passed != time.Second {
+		t.Errorf("in the last %v: %+v, want %+v of flow 2", passed, did, want)
+	}
 	near := func(name string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 0.005*want {

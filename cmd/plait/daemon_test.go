@@ -93,13 +93,13 @@ func TestStartsAgain(t *testing.T) {
 // A picture of plait top fits the terminal, whatever there is to say.
 func TestDraw(t *testing.T) {
 	s := standIn{}.Status()
-	picture := draw(s, s.UpSince.Add(90*time.Second), 40, 5)
+	picture := draw(view{Status: s}, false, s.UpSince.Add(90*time.Second), 40, 5)
 	want := home + strings.Join([]string{
 		"plait 1.2.3, up for 1m30s, mode on, poli",
 		"connections: 190 managed, 10 held out on",
 		"BGP exits: mode observe, 3 exits, 1 of 2",
 		"warning: something is odd",
-		"q: quit",
+		"q: quit  e: BGP exits",
 	}, clearLine+"\r\n") + clearLine + clearBelow
 	if picture != want {
 		t.Errorf("got  %q\nwant %q", picture, want)

@@ -20,7 +20,7 @@ func newEgress() *cobra.Command {
 		Short: "Show the BGP exits of this content server and what is sent through them",
 		Long:  "Show the BGP exits of this content server and what is sent through them. A section egress of the configuration, and plait up, start it.",
 	}
-	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressPrefixes(), newEgressLog(), newEgressCheck(), newEgressRender())
+	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressPrefixes(), newEgressFlows(), newEgressLog(), newEgressCheck(), newEgressRender())
 	return c
 }
 
@@ -65,7 +65,13 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", e.Name, e.RouteTarget, e.Table, strings.Join(addresses, " "), e.Routes, strings.Join(sids, " "))
 	}
 	t.Flush()
-	printTraffic(out, s.Exits)
+	var traffic []daemon.NamedTraffic
+	for _, e := range s.Exits {
+		if e.Traffic != nil {
+			traffic = append(traffic, daemon.NamedTraffic{Exit: e.Name, TrafficStatus: *e.Traffic})
+		}
+	}
+	printTraffic(out, traffic)
 	fmt.Fprintf(out, "main table: %d routes, %d of them with a standby\n", s.Main, s.Standby)
 	switch {
 	case s.Mode != daemon.On:
@@ -87,23 +93,6 @@ func printRefused(out io.Writer, s daemon.EgressStatus) {
 	for _, r := range s.Refused {
 		fmt.Fprintf(out, "refused: %d routes of %s: %s (last: %s)\n", r.Routes, r.From, r.Reason, r.Last)
 	}
-}
-
-// printTraffic shows what was measured.
-func printTraffic(out io.Writer, exits []daemon.ExitStatus) {
-	if len(exits) == 0 || exits[0].Traffic == nil {
-		return
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "EXIT\tFLOWS\tGOODPUT Mbit/s\tSHARE %\tRTT ms\tSENT AGAIN %\tSENT MB")
-	for _, e := range exits {
-		rtt := "-"
-		if e.Traffic.RTTMs > 0 {
-			rtt = fmt.Sprintf("%.1f", e.Traffic.RTTMs)
-		}
-		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.0f\t%s\t%.2f\t%.1f\n", e.Name, e.Traffic.Flows, e.Traffic.GoodputMbps, e.Traffic.SharePercent, rtt, e.Traffic.LossPercent, float64(e.Traffic.AckedBytes)/1e6)
-	}
-	t.Flush()
 }
 
 func newEgressSessions() *cobra.Command {

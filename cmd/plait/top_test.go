@@ -161,6 +161,17 @@ func TestTop(t *testing.T) {
 			s.ends(0)
 		})
 	}
+	t.Run("e", func(t *testing.T) {
+		s := watch(t, control, 200, 24)
+		if _, err := io.WriteString(s.keys, "e"); err != nil {
+			t.Fatal(err)
+		}
+		s.shows("q: quit  e: connections")
+		if _, err := io.WriteString(s.keys, "eq"); err != nil {
+			t.Fatal(err)
+		}
+		s.ends(0)
+	})
 	t.Run("ended by a signal", func(t *testing.T) {
 		s := watch(t, control, 80, 24)
 		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
