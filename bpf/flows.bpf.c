@@ -24,7 +24,8 @@
 
 struct flow {
 	struct plait_flow_stats stats;
-	__u32 sent_before; /* segments, before the flow was known */
+	__u64 began_at_ns; /* to be known */
+	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
 	struct bpf_timer timer;
 };
@@ -131,6 +132,7 @@ static __always_inline struct flow *begin(struct __sk_buff *skb, const struct se
 		none.stats.token = msk->token;
 	none.stats.acked = tp->snd_una;
 	none.stats.next = seg->sequence;
+	none.began_at_ns = bpf_ktime_get_ns();
 	none.sent_before = tp->data_segs_out - (seg->payload ? max(skb->gso_segs, 1) : 0);
 	none.retransmitted_before = tp->total_retrans;
 	if (bpf_map_update_elem(&plait_flows, &seg->key, &none, BPF_NOEXIST))

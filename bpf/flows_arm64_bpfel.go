@@ -16,6 +16,7 @@ import (
 type FlowsFlow struct {
 	_                   structs.HostLayout
 	Stats               FlowsPlaitFlowStats
+	BeganAtNs           uint64
 	SentBefore          uint32
 	RetransmittedBefore uint32
 	Timer               struct {

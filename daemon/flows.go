@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -151,7 +152,21 @@ func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
 	return v.Stats, err == nil
 }
 
-// count reads what all flows have done. It returns os.ErrClosed after Close.
+// A flow is over, as far as can be told, when it had nothing to send for idleFor, or waited for an answer for longer than TCP does (tcp_retries2: 924 s). It is
+// forgotten, for reading takes as long as there are flows; should it send again, it is a new one.
+const (
+	idleFor    = time.Minute
+	hopelessIn = 20 * time.Minute
+)
+
+func over(f *bpf.FlowsFlow, nowNs uint64) bool {
+	if since := f.Stats.UnansweredAtNs; since != 0 {
+		return nowNs > since+uint64(hopelessIn)
+	}
+	return nowNs > max(f.BeganAtNs, f.Stats.HeardAtNs)+uint64(idleFor)
+}
+
+// count reads what all flows have done, and forgets those that are over. It returns os.ErrClosed after Close.
 func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error {
 	const atOnce = 4096
 	f.reading.RLock()
@@ -159,20 +174,31 @@ func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error 
 	if f.closed {
 		return os.ErrClosed
 	}
+	all, now := f.Maps[bpf.FlowsMapPlaitFlows], monotonicNs()
 	keys, values := make([]bpf.FlowKey, atOnce), make([]bpf.FlowsFlow, atOnce)
+	var ended []bpf.FlowKey
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := f.Maps[bpf.FlowsMapPlaitFlows].BatchLookup(&cursor, keys, values, nil)
+		n, err := all.BatchLookup(&cursor, keys, values, nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read the flows: %w", err)
 		}
 		for i := range n {
 			each(keys[i], endsOf(keys[i]), &values[i].Stats)
+			if over(&values[i], now) {
+				ended = append(ended, keys[i])
+			}
 		}
 		if err != nil {
-			return nil
+			break
 		}
 	}
+	for _, k := range ended {
+		if err := all.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget a flow that is over: %w", err)
+		}
+	}
+	return nil
 }
 
 // Close takes the programs out of the kernel.

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"encoding/binary"
+	"encoding/csv"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
 )
 
 // nothing is a program that lets every packet pass.
@@ -164,4 +169,76 @@ func traffic(b *testing.B, way string, multipath bool, connections int) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// manyFlows makes the kernel know flows to as many clients.
+func manyFlows(b *testing.B, f *flows, n int) (keys []bpf.FlowKey) {
+	b.Helper()
+	values := make([]bpf.FlowsFlow, n)
+	for i := range n {
+		k := flow6.key()
+		binary.BigEndian.PutUint32(k.Remote[12:], uint32(i))
+		keys = append(keys, k)
+		values[i] = bpf.FlowsFlow{BeganAtNs: monotonicNs(), Stats: bpf.FlowStats{AckedBytes: 1, Acked: 1000, Next: 11_000, Armed: 1}}
+	}
+	if _, err := f.Maps[bpf.FlowsMapPlaitFlows].BatchUpdate(keys, values, nil); err != nil {
+		b.Fatal(err)
+	}
+	return keys
+}
+
+// An ACK of each of 100,000 flows in turn, and a program that does nothing in between: nothing is in a cache, and the clock is read for each packet.
+func BenchmarkFlowPacketsMany(b *testing.B) {
+	h := newNamespace(b)
+	f, none := loadPrograms(h), nothing(h)
+	keys := manyFlows(b, f, 100_000)
+	took, n := map[*ebpf.Program]time.Duration{}, 0
+	for b.Loop() {
+		for i := range keys {
+			p := flow6.back()
+			p.acknowledged, p.from = 1000, netip.AddrPortFrom(netip.AddrFrom16(keys[i].Remote), p.from.Port())
+			data := p.bytes()
+			for _, program := range []*ebpf.Program{f.Programs[bpf.FlowsProgPlaitFlowHeard], none} {
+				_, one, err := program.Benchmark(data, 1, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if one < 100*time.Microsecond { // not interrupted by other work of the machine
+					took[program] += one
+				}
+			}
+			n++
+		}
+	}
+	b.ReportMetric(float64(took[f.Programs[bpf.FlowsProgPlaitFlowHeard]].Nanoseconds())/float64(n), "ns/packet")
+	b.ReportMetric(float64(took[none].Nanoseconds())/float64(n), "nothing-ns/packet")
+	b.ReportMetric(0, "ns/op")
+}
+
+// What plait egress flows reads ten times a second, of 100,000 flows that do nothing and of as many that all did something.
+func BenchmarkRecord(b *testing.B) {
+	for _, busy := range []bool{false, true} {
+		b.Run(fmt.Sprintf("busy=%v", busy), func(b *testing.B) {
+			f := loadPrograms(newNamespace(b))
+			manyFlows(b, f, 100_000)
+			r := recorder{flows: f, out: csv.NewWriter(io.Discard), where: func(mptcp.Ends) (string, netip.Prefix) { return "transit-a", netip.Prefix{} }}
+			if _, err := r.read(time.Now()); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if busy {
+					for k := range r.last {
+						r.last[k] = egress.FlowCount{}
+					}
+				}
+				did, err := r.read(time.Now())
+				if err == nil {
+					err = r.write(did)
+				}
+				if err != nil || (len(did) > 0) != busy {
+					b.Fatal(len(did), err)
+				}
+			}
+		})
+	}
 }

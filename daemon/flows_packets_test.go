@@ -322,3 +322,36 @@ func TestFlowsCountFromNow(t *testing.T) {
 		return s.AckedBytes == 1000 && s.SentSegments == 1
 	})
 }
+
+// Flows that are over are forgotten when they have been read; those that are idle for a moment, or wait for an answer, are not.
+func TestFlowsForget(t *testing.T) {
+	h := newNamespace(t)
+	f := loadPrograms(h)
+	now := monotonicNs()
+	ago := func(d time.Duration) uint64 { return now - uint64(d) }
+	for i, c := range []struct {
+		name string
+		flow bpf.FlowsFlow
+		over bool
+	}{
+		{"just begun", bpf.FlowsFlow{BeganAtNs: now}, false},
+		{"heard lately", bpf.FlowsFlow{BeganAtNs: ago(time.Hour), Stats: bpf.FlowStats{HeardAtNs: ago(idleFor / 2)}}, false},
+		{"waits", bpf.FlowsFlow{BeganAtNs: ago(time.Hour), Stats: bpf.FlowStats{HeardAtNs: ago(time.Hour), UnansweredAtNs: ago(hopelessIn / 2)}}, false},
+		{"idle", bpf.FlowsFlow{BeganAtNs: ago(time.Hour), Stats: bpf.FlowStats{HeardAtNs: ago(2 * idleFor)}}, true},
+		{"never sent data", bpf.FlowsFlow{BeganAtNs: ago(2 * idleFor)}, true},
+		{"waits for nobody", bpf.FlowsFlow{BeganAtNs: ago(time.Hour), Stats: bpf.FlowStats{UnansweredAtNs: ago(2 * hopelessIn)}}, true},
+	} {
+		p := flow6
+		p.to = netip.AddrPortFrom(p.to.Addr(), uint16(1000+i))
+		h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(p.key(), &c.flow))
+		read := 0
+		h.must(f.count(func(k bpf.FlowKey, _ mptcp.Ends, _ *bpf.FlowStats) {
+			if k == p.key() {
+				read++
+			}
+		}))
+		if _, known := f.known(p); read != 1 || known == c.over {
+			t.Errorf("%s: read %d times, known afterwards: %v", c.name, read, known)
+		}
+	}
+}
