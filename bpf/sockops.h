@@ -18,12 +18,18 @@ static __always_inline bool on_default(const __u8 *name)
 	return true;
 }
 
-/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. */
+static __always_inline bool is_subflow(struct sock *sk)
+{
+	return bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
+}
+
+/* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. Of MPTCP's subflows nobody can tell that it was
+ * the application: the kernel, too, sets theirs as if by setsockopt. */
 static __always_inline bool undecided(struct bpf_sock_ops *ctx, struct sock *sk)
 {
 	__u8 name[16] = {};
 
-	return !BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt) &&
+	return (is_subflow(sk) || !BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt)) &&
 	       !bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) && on_default(name);
 }
 
@@ -70,7 +76,7 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 	else
 		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
 	s->hooked = s->kind != SOCK_HOLDOUT;
-	s->later = s->kind == SOCK_MANAGED && bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
+	s->later = s->kind == SOCK_MANAGED && is_subflow(sk);
 	/* beside what other programs on this cgroup asked for */
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags |
 				       (s->kind == SOCK_OBSERVED ? BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG : 0) |

@@ -317,6 +317,7 @@ func TestEgressKilled(t *testing.T) {
 		t.Errorf("%d changes by another plait down, want none", n)
 	}
 	p = s.tells(On)
+	s.installed()
 	p.kill()
 	p = s.tells(Observe) // which does not take over
 	s.same("observed", released)
