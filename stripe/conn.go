@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +24,8 @@ const (
 	pingIdle = 5 * time.Second
 	// pathDead is after how much silence the listener closes a path. The dialer has long tried another one then.
 	pathDead = time.Minute
+	// desertedPatience is the same when the peer has most likely died.
+	desertedPatience = 2 * time.Second
 	// defaultPatience is how long a session waits without any path.
 	defaultPatience = 3 * time.Minute
 )
@@ -61,6 +64,7 @@ type Conn struct {
 	paths      map[uint32]*path  // by id
 	meters     map[string]*meter // by name of this host's link
 	pathless   time.Time         // since when there is none; zero: there are
+	deserted   bool              // the last one was closed by the peer's host without a farewell: its process has died, most likely
 	local      net.Addr          // of the newest path
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
@@ -132,6 +136,7 @@ func (c *Conn) drop(p *path) {
 	}
 	if len(c.paths) == 0 {
 		c.pathless = time.Now()
+		c.deserted = errors.Is(p.err, errGone) || errors.Is(p.err, syscall.ECONNRESET)
 	}
 	c.wakeWriters()
 }
@@ -245,6 +250,18 @@ func (c *Conn) Close() error {
 	_ = c.CloseWrite()
 	err := c.flush()
 	c.finish(net.ErrClosed, "")
+	c.linger()
+	return err
+}
+
+// Abort closes the connection without waiting: what the peer has not acknowledged may be lost.
+func (c *Conn) Abort() {
+	c.finish(net.ErrClosed, "aborted")
+	c.linger()
+}
+
+// linger lets paths end, for a moment.
+func (c *Conn) linger() {
 	gone := make(chan struct{})
 	go func() { c.running.Wait(); close(gone) }()
 	select {
@@ -252,7 +269,6 @@ func (c *Conn) Close() error {
 	case <-time.After(closeWait):
 		c.cut()
 	}
-	return err
 }
 
 // flush waits until everything is acknowledged.
@@ -334,7 +350,11 @@ func (c *Conn) runWatch() {
 		now := time.Now()
 		var dead []*path
 		c.mu.Lock()
-		hopeless := len(c.paths) == 0 && now.Sub(c.pathless) > c.patience
+		patience := c.patience
+		if c.deserted {
+			patience = min(patience, desertedPatience)
+		}
+		hopeless := len(c.paths) == 0 && now.Sub(c.pathless) > patience
 		bdp := 0.0
 		for _, p := range c.paths {
 			p.watch(now)
@@ -349,7 +369,7 @@ func (c *Conn) runWatch() {
 			p.end(fmt.Errorf("silent for %v", pathDead))
 		}
 		if hopeless {
-			c.finish(fmt.Errorf("%w for %v", ErrNoPath, c.patience), "")
+			c.finish(fmt.Errorf("%w for %v", ErrNoPath, patience), "")
 		}
 	}
 }
@@ -394,6 +414,13 @@ func (c *Conn) RemoteAddr() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.remote
+}
+
+// SetPatience changes how long the connection waits when it has no path; see Config.Patience.
+func (c *Conn) SetPatience(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = d
 }
 
 // PeerKey is the key the peer proved to have.

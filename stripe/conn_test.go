@@ -134,16 +134,3 @@ func TestStrangersAreRefused(t *testing.T) {
 		cancel()
 	}
 }
-
-func BenchmarkLoopback(b *testing.B) {
-	near, far := both(b)
-	go func() { _, _ = io.Copy(io.Discard, far) }()
-	data := noise(1<<20, 1)
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		if _, err := near.Write(data); err != nil {
-			b.Fatal(err)
-		}
-	}
-	near.Close()
-}

@@ -253,7 +253,7 @@ func TestNoPathForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
 		defer s.close()
-		s.wires[0].Close()
+		s.far.paths[1].end(errLinkGone)
 		start := time.Now()
 		_, err := s.far.Read(make([]byte, 1))
 		if took := time.Since(start); !errors.Is(err, ErrNoPath) || took < defaultPatience || took > defaultPatience+time.Second {
@@ -264,7 +264,7 @@ func TestNoPathForTooLong(t *testing.T) {
 
 // Paths come, fall silent, recover and go at random, and the stream is whole. The last one stays.
 func TestChurn(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			s := newSimSession(t, simPath{mbps: 20, delay: 10e6, queue: 75000})
@@ -291,4 +291,35 @@ func TestChurn(t *testing.T) {
 			s.transfer(t, 5<<20)
 		})
 	}
+}
+
+func TestPeerDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		s.far.paths[1].end(io.EOF)
+		start := time.Now()
+		_, err := s.far.Read(make([]byte, 1))
+		if took := time.Since(start); !errors.Is(err, ErrNoPath) || took < desertedPatience || took > desertedPatience+time.Second {
+			t.Errorf("read ended after %v: %v", took, err)
+		}
+	})
+}
+
+// A writer that is about to take a chunk when its path ends must not take it along.
+func TestEndedPathTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 1, delay: 10e6, queue: 75000})
+		defer s.close()
+		if _, err := s.near.Write(make([]byte, unsentLeast)); err != nil {
+			t.Fatal(err)
+		}
+		p := s.near.paths[1]
+		p.end(nil)
+		s.near.mu.Lock()
+		defer s.near.mu.Unlock()
+		if b := p.fill(nil); len(b) != 0 || s.near.out.unsent == 0 {
+			t.Errorf("a path that has ended sends %d bytes", len(b))
+		}
+	})
 }

@@ -1,0 +1,246 @@
+// Package ssh makes connections of package stripe with hosts one can reach by ssh: it starts plait there with the user's own ssh
+// and its configuration, and exchanges keys made for this one connection and addresses over it. The data then goes over all
+// links of both ends, not through ssh.
+package ssh
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"plait.dev/plait/stripe"
+)
+
+const (
+	// mark begins the lines that are exchanged. Login scripts may print others before.
+	mark = "plait-stripe 1 "
+	// startTime is how long the far side waits for a path.
+	startTime = time.Minute
+	// orphanPatience is how long either side waits without a path when ssh has ended, too: the other side is most likely gone.
+	orphanPatience = 10 * time.Second
+)
+
+// Options say how to start the far side.
+type Options struct {
+	Command []string                 // ssh and its options; nil: ssh
+	Plait   string                   // the program there; "": plait
+	Listen  string                   // the address it listens at, host:port; "": all, any free port
+	Links   map[string]stripe.Policy // links of this host; see stripe.Config
+}
+
+// offer goes to the far side, answer comes from there.
+type offer struct {
+	Key    stripe.PublicKey
+	Listen string
+}
+
+type answer struct {
+	Key   stripe.PublicKey
+	Peers []stripe.Peer
+	Error string
+}
+
+// Conn is a connection with the far side, and the ssh that started it.
+type Conn struct {
+	*stripe.Conn
+	ssh   *exec.Cmd
+	stdin io.Closer
+}
+
+// Dial starts plait on a host, as ssh names it (user@host), and connects.
+func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
+	if strings.HasPrefix(host, "-") {
+		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
+	}
+	command := slices.Clone(opt.Command)
+	if len(command) == 0 {
+		command = []string{"ssh"}
+	}
+	plait := opt.Plait
+	if plait == "" {
+		plait = "plait"
+	}
+	cmd := exec.Command(command[0], append(command[1:], "-T", "--", host, plait, "stripe", "serve")...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
+	}
+	c := &Conn{ssh: cmd, stdin: stdin}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	key := stripe.NewKey()
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen})
+	if err != nil {
+		c.reap()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
+	}
+	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
+	c.Conn, err = stripe.DialPeers(ctx, cfg, withName(ctx, a.Peers, command, host))
+	if err != nil {
+		c.reap()
+		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(a.Peers))
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdout); c.SetPatience(orphanPatience) }()
+	return c, nil
+}
+
+// ask exchanges the lines.
+func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
+	var a answer
+	if err := send(in, o); err != nil {
+		return a, err
+	}
+	if err := receive(bufio.NewReader(out), &a); err != nil {
+		return a, fmt.Errorf("no answer: %w; is plait installed there, in the PATH of ssh (--remote-plait names it)?", err)
+	}
+	if a.Error != "" {
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+func send(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", mark, b)
+	return err
+}
+
+// receive reads up to the line with the mark, at most 1 MB of others.
+func receive(r *bufio.Reader, v any) error {
+	for read := 0; read < 1<<20; {
+		line, err := r.ReadSlice('\n')
+		read += len(line)
+		if text, ok := bytes.CutPrefix(line, []byte(mark)); ok && err == nil {
+			return json.Unmarshal(text, v)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+	return errors.New("only other text came")
+}
+
+func port(peers []stripe.Peer) uint16 {
+	for _, p := range peers {
+		return p.Addrs[0].Port()
+	}
+	return 0
+}
+
+// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's.
+func withName(ctx context.Context, peers []stripe.Peer, command []string, host string) []stripe.Peer {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, command[0], append(command[1:], "-G", "--", host)...).Output()
+	if err != nil {
+		return peers
+	}
+	name := ""
+	for line := range strings.Lines(string(out)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "hostname "); ok {
+			name = n
+		}
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil || len(peers) == 0 {
+		return peers // it may be known only behind a jump host
+	}
+	own := stripe.Peer{Link: name}
+	for _, ip := range ips {
+		own.Addrs = append(own.Addrs, netip.AddrPortFrom(ip.Unmap(), port(peers)))
+	}
+	known := slices.ContainsFunc(peers, func(p stripe.Peer) bool {
+		return slices.ContainsFunc(p.Addrs, func(a netip.AddrPort) bool { return slices.Contains(own.Addrs, a) })
+	})
+	if known {
+		return peers
+	}
+	return append(peers, own)
+}
+
+// Close closes the connection and waits for ssh.
+func (c *Conn) Close() error {
+	err := c.Conn.Close()
+	c.reap()
+	return err
+}
+
+// Abort closes without waiting for what was written to arrive.
+func (c *Conn) Abort() {
+	c.Conn.Abort()
+	c.reap()
+}
+
+// reap lets ssh end: the far side does when its input does.
+func (c *Conn) reap() {
+	c.stdin.Close()
+	kill := time.AfterFunc(2*time.Second, func() { _ = c.ssh.Process.Kill() })
+	defer kill.Stop()
+	_ = c.ssh.Wait()
+}
+
+// Serve is the far side: it answers on out what came on in, waits for the connection and hands it to handle. It returns what that does.
+func Serve(in io.Reader, out io.Writer, handle func(net.Conn) error) error {
+	r := bufio.NewReader(in)
+	var o offer
+	if err := receive(r, &o); err != nil {
+		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
+	}
+	key := stripe.NewKey()
+	if o.Listen == "" {
+		o.Listen = ":0"
+	}
+	l, err := stripe.Listen(&stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}}, o.Listen)
+	if err != nil {
+		_ = send(out, answer{Error: err.Error()})
+		return err
+	}
+	defer l.Close()
+	if err := send(out, answer{Key: key.Public(), Peers: l.Peers()}); err != nil {
+		return err
+	}
+	timer := time.AfterFunc(startTime, func() { l.Close() })
+	orphaned := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, r); close(orphaned) }()
+	accepted := make(chan struct{})
+	go func() {
+		select {
+		case <-orphaned:
+			l.Close()
+		case <-accepted:
+		}
+	}()
+	c, err := l.Accept()
+	if err != nil {
+		return fmt.Errorf("stripe serve: the near side has not connected")
+	}
+	timer.Stop()
+	close(accepted)
+	go func() { <-orphaned; c.(*stripe.Conn).SetPatience(orphanPatience) }()
+	return handle(c)
+}
