@@ -33,7 +33,7 @@ func Links() ([]Link, error) {
 	var links, loopback []Link
 	for _, i := range interfaces {
 		l := Link{Name: i.Attrs().Name}
-		if a := i.Attrs(); a.RawFlags&unix.IFF_UP == 0 || a.RawFlags&unix.IFF_RUNNING == 0 {
+		if i.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 { // IFF_RUNNING follows up to a second later
 			continue
 		}
 		for _, a := range addrs {

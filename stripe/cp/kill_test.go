@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	case os.Getenv("CP_TEST_NEAR") != "":
 		job, err := Parse(os.Args[1:])
 		if err == nil {
-			job.SSH = ssh.Options{Command: []string{os.Getenv("CP_TEST_NEAR")}}
-			err = job.Run(context.Background(), &Text{Out: io.Discard})
+			job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+			err = job.Run(context.Background(), &JSON{Out: os.Stdout})
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "near:", err)
