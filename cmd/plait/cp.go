@@ -78,7 +78,7 @@ func newCp() *cobra.Command {
 
 // copied gives the outcome of a copy its status.
 func copied(err error) error {
-	var wrong *cp.InputError
+	var wrong *ssh.LinkError
 	switch {
 	case err == nil:
 		return nil

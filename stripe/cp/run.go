@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +23,6 @@ type Job struct {
 
 // ErrPartly is what Run ends with when the connection was good and something could not be copied.
 var ErrPartly = errors.New("not everything was copied")
-
-// InputError is a job that makes no sense on this host.
-type InputError struct{ Err error }
-
-func (e *InputError) Error() string { return e.Err.Error() }
-func (e *InputError) Unwrap() error { return e.Err }
 
 // Parse makes a job of the arguments of cp: sources, and a destination. Either all sources or the destination are at a host:
 // host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name.
@@ -81,9 +71,6 @@ func operand(arg string) (host, path string) {
 
 // Run copies, and tells out how it goes.
 func (j Job) Run(ctx context.Context, out Reporter) error {
-	if err := checkLinks(j.SSH.Links); err != nil {
-		return err
-	}
 	conn, err := ssh.Dial(ctx, j.Host, j.SSH)
 	if err != nil {
 		return err
@@ -118,27 +105,6 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	return err
 }
 
-// checkLinks reports links that were named and are not there, before anything is begun.
-func checkLinks(named map[string]stripe.Policy) error {
-	if len(named) == 0 {
-		return nil
-	}
-	links, err := stripe.Links()
-	if err != nil {
-		return err
-	}
-	var have []string
-	for _, l := range links {
-		have = append(have, l.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if !slices.Contains(have, name) {
-			return &InputError{fmt.Errorf("link %s: there is no such interface that is up and has an address; this host has %s", name, strings.Join(have, ", "))}
-		}
-	}
-	return nil
-}
-
 // reportEvery is how often progress is told.
 const reportEvery = 500 * time.Millisecond
 
@@ -154,12 +120,4 @@ func watch(c *stripe.Conn, p *Progress, out Reporter, ended <-chan struct{}) {
 			out.Progress(snapshot(c, p))
 		}
 	}
-}
-
-// ServeSSH is the far side of Job.Run, which ssh starts.
-func ServeSSH(in io.Reader, out io.Writer) error {
-	return ssh.Serve(in, out, func(c net.Conn) error {
-		defer c.Close()
-		return Serve(c)
-	})
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -37,12 +38,14 @@ type Options struct {
 	Plait   string                   // the program there; "": plait
 	Listen  string                   // the address it listens at, host:port; "": all, any free port
 	Links   map[string]stripe.Policy // links of this host; see stripe.Config
+	Run     string                   // a shell command the far side is to connect with; "": it copies files
 }
 
 // offer goes to the far side, answer comes from there.
 type offer struct {
 	Key    stripe.PublicKey
 	Listen string
+	Run    string
 }
 
 type answer struct {
@@ -62,6 +65,9 @@ type Conn struct {
 func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
 	if strings.HasPrefix(host, "-") {
 		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
+	}
+	if err := checkLinks(opt.Links); err != nil {
+		return nil, err
 	}
 	command := slices.Clone(opt.Command)
 	if len(command) == 0 {
@@ -88,7 +94,7 @@ func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run})
 	if err != nil {
 		c.reap()
 		if ctx.Err() != nil {
@@ -104,6 +110,29 @@ func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, stdout); c.SetPatience(orphanPatience) }()
 	return c, nil
+}
+
+// LinkError is a link that was named and is not there.
+type LinkError struct{ text string }
+
+func (e *LinkError) Error() string { return e.text }
+
+// checkLinks reports such a link before anything is begun: to use fewer than asked for would be no help.
+func checkLinks(named map[string]stripe.Policy) error {
+	links, err := stripe.Links()
+	if err != nil {
+		return err
+	}
+	var have []string
+	for _, l := range links {
+		have = append(have, l.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if !slices.Contains(have, name) {
+			return &LinkError{fmt.Sprintf("link %s: there is no such interface that is up and has an address; this host has %s", name, strings.Join(have, ", "))}
+		}
+	}
+	return nil
 }
 
 // ask exchanges the lines.
@@ -204,8 +233,9 @@ func (c *Conn) reap() {
 	_ = c.ssh.Wait()
 }
 
-// Serve is the far side: it answers on out what came on in, waits for the connection and hands it to handle. It returns what that does.
-func Serve(in io.Reader, out io.Writer, handle func(net.Conn) error) error {
+// Serve is the far side: it answers on out what came on in, waits for the connection and hands it to handle, with Options.Run of
+// the near side. It returns what that does.
+func Serve(in io.Reader, out io.Writer, handle func(c *stripe.Conn, run string) error) error {
 	r := bufio.NewReader(in)
 	var o offer
 	if err := receive(r, &o); err != nil {
@@ -241,6 +271,7 @@ func Serve(in io.Reader, out io.Writer, handle func(net.Conn) error) error {
 	}
 	timer.Stop()
 	close(accepted)
-	go func() { <-orphaned; c.(*stripe.Conn).SetPatience(orphanPatience) }()
-	return handle(c)
+	conn := c.(*stripe.Conn)
+	go func() { <-orphaned; conn.SetPatience(orphanPatience) }()
+	return handle(conn, o.Run)
 }
