@@ -17,6 +17,9 @@ type Config struct {
 	Links map[string]Policy
 	// Patience is how long a connection without any path waits for one. 0 is three minutes.
 	Patience time.Duration
+	// MaxConns is how many connections a listener has at once. Each may hold up to 64 MB each way for a peer that does its
+	// worst. 0 is 1000.
+	MaxConns int
 }
 
 // check reports what is wrong with a configuration, and makes what TLS needs of it.
@@ -28,6 +31,9 @@ func (cfg *Config) check() (*tls.Config, error) {
 	}
 	if cfg.Patience < 0 {
 		return nil, fmt.Errorf("stripe: Config.Patience is %v, below 0", cfg.Patience)
+	}
+	if cfg.MaxConns < 0 {
+		return nil, fmt.Errorf("stripe: Config.MaxConns is %d, below 0", cfg.MaxConns)
 	}
 	return tlsConfig(cfg)
 }

@@ -63,6 +63,7 @@ type Conn struct {
 	window     int
 	paths      map[uint32]*path  // by id
 	meters     map[string]*meter // by name of this host's link
+	farMeters  map[string]*meter // by name of the peer's
 	pathless   time.Time         // since when there is none; zero: there are
 	deserted   bool              // the last one was closed by the peer's host without a farewell: its process has died, most likely
 	local      net.Addr          // of the newest path
@@ -78,7 +79,7 @@ type Conn struct {
 }
 
 func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
-	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, meters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
+	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
 		readable: newSignal(), writable: newSignal(), emptied: newSignal(), readDeadline: newDeadline(), writeDeadline: newDeadline(),
 		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {}}
 	if c.patience == 0 {
@@ -94,7 +95,7 @@ func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
 func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, error) {
 	now := time.Now()
 	p := &path{c: c, wire: w, id: h.Path, link: h.Link, to: h.To, pingedAt: now, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	p.flight = &flight{policy: own.stricter(h.Policy)}
+	p.flight = &flight{}
 	p.flight.sampleRTT(max(rtt, time.Microsecond))
 	c.mu.Lock()
 	old := c.paths[h.Replaces]
@@ -112,10 +113,7 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	case c.paths[h.Path] != nil:
 		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
 	}
-	if c.meters[p.link] == nil {
-		c.meters[p.link] = new(meter)
-	}
-	p.flight.link = c.meters[p.link]
+	p.flight.ends = [2]end{{own, meterOf(c.meters, p.link)}, {h.Policy, meterOf(c.farMeters, p.to)}}
 	c.paths[h.Path] = p
 	c.pathless = time.Time{}
 	c.local, c.remote = w.LocalAddr(), w.RemoteAddr()
@@ -125,6 +123,14 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	go func() { defer c.running.Done(); p.runWriter() }()
 	go func() { defer c.running.Done(); p.runReader() }()
 	return p, nil
+}
+
+// meterOf is a link's, which outlives its paths.
+func meterOf(meters map[string]*meter, link string) *meter {
+	if meters[link] == nil {
+		meters[link] = new(meter)
+	}
+	return meters[link]
 }
 
 // drop forgets a path that has ended. The peer may not know yet.
@@ -276,6 +282,9 @@ func (c *Conn) flush() error {
 	for {
 		c.mu.Lock()
 		idle, base, err := c.out.idle(), c.out.base, c.err
+		if errors.Is(err, ErrClosedByPeer) && c.out.delivered() {
+			idle = true // the peer need not wait for the end to close
+		}
 		c.mu.Unlock()
 		if idle || errors.Is(err, net.ErrClosed) {
 			return nil

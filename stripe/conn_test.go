@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -132,5 +133,23 @@ func TestStrangersAreRefused(t *testing.T) {
 			t.Log(err)
 		}
 		cancel()
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, MaxConns: 1}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}}
+	first, err := Dial(t.Context(), cfg, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Abort()
+	if second, err := Dial(t.Context(), cfg, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "too many connections") {
+		t.Errorf("a second one: %v, %v", second, err)
 	}
 }

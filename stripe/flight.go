@@ -24,8 +24,7 @@ type carried struct {
 
 // flight is what is under way on one path, and what its acknowledgements tell. Times are given, never taken.
 type flight struct {
-	policy Policy
-	link   *meter
+	ends [2]end // of the path: this host's link and the peer's
 
 	fifo  queue[carried]
 	bytes int // payload in fifo
@@ -41,13 +40,36 @@ type flight struct {
 	sent      uint64  // bytes, with copies
 }
 
-// meter counts the bytes of the stream that go over a link of this host, by all of its paths.
+// end is a link at one end of a path, what it may be used for, and what goes over it. The dialer tells the listener its policy: it
+// cannot refuse what is sent to it.
+type end struct {
+	Policy
+	*meter
+}
+
+// meter counts the bytes of the stream that go over a link, by all of its paths.
 type meter struct{ sent, copied, received uint64 }
 
-// spent reports whether a full chunk more would exceed the link's cap.
+// spent reports whether a full chunk more would exceed the cap of a link.
 func (f *flight) spent() bool {
-	return f.policy.CapBytes > 0 && f.link.sent+f.link.received+maxPayload > f.policy.CapBytes
+	return f.either(func(e end) bool { return e.CapBytes > 0 && e.sent+e.received+maxPayload > e.CapBytes })
 }
+
+// backup reports whether the path is for times without any other.
+func (f *flight) backup() bool { return f.either(func(e end) bool { return e.Backup }) }
+
+// shared reports whether the path has a share only.
+func (f *flight) shared() bool { return f.either(func(e end) bool { return e.Share > 0 }) }
+
+// sated reports whether it has had it, of all bytes sent.
+func (f *flight) sated(all uint64) bool {
+	return f.either(func(e end) bool { return e.Share > 0 && float64(e.sent) > e.Share*float64(all)+shareSlack })
+}
+
+// priority is that of the later end.
+func (f *flight) priority() int { return max(f.ends[0].Priority, f.ends[1].Priority) }
+
+func (f *flight) either(is func(end) bool) bool { return is(f.ends[0]) || is(f.ends[1]) }
 
 var errAckUnsent = errors.New("peer acknowledges chunks that were not sent")
 
@@ -60,9 +82,11 @@ func (f *flight) put(c *chunk, now time.Time, idle bool) {
 	f.fifo.push(carried{c: c, at: now, delivered: f.delivered, since: since, idle: idle})
 	f.bytes += c.size
 	f.sent += uint64(c.size)
-	f.link.sent += uint64(c.size)
-	if c.copies > 0 {
-		f.link.copied += uint64(c.size)
+	for _, e := range f.ends {
+		e.sent += uint64(c.size)
+		if c.copies > 0 {
+			e.copied += uint64(c.size)
+		}
 	}
 	c.carriers[c.copies] = f
 	c.copies++

@@ -44,7 +44,9 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 		}
 		return nil, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err)
 	}
-	p, err := d.c.attach(w, h, h.Policy, rtt)
+	own := h.Policy
+	h.Policy = Policy{} // the listener's is not known
+	p, err := d.c.attach(w, h, own, rtt)
 	if err != nil {
 		w.Close()
 		return nil, err

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -16,9 +17,9 @@ const (
 	greetTime = 10 * time.Second
 	// maxGreeting bounds connections that have not said who they are.
 	maxGreeting = 256
-	// maxSessions bounds sessions, maxWaiting those that wait for Accept.
-	maxSessions = 10000
-	maxWaiting  = 128
+	// defaultMaxConns bounds sessions, maxWaiting those that wait for Accept.
+	defaultMaxConns = 1000
+	maxWaiting      = 16
 	// remember is how long the name of a session that has ended stays known, so that a late path does not begin it again.
 	remember = 2 * greetTime
 )
@@ -255,8 +256,8 @@ func (l *Listener) session(h hello, key PublicKey) (*Conn, error) {
 		return c, nil
 	case c != nil || !h.Create || l.ended[id]:
 		return nil, errors.New(unknownSession)
-	case len(l.sessions) >= maxSessions || len(l.accepted) == maxWaiting:
-		return nil, errors.New("too many sessions; try again later")
+	case len(l.sessions) >= cmp.Or(l.cfg.MaxConns, defaultMaxConns) || len(l.accepted) == maxWaiting:
+		return nil, errors.New("too many connections; try again later")
 	}
 	c = newConn(id, key, l.cfg)
 	c.peers = l.Peers

@@ -293,7 +293,9 @@ func (p *path) receiveData(f frame) (kept bool, err error) {
 	}
 	p.arrived++
 	p.receivedBytes += uint64(len(data))
-	p.flight.link.received += uint64(len(data))
+	for _, e := range p.flight.ends {
+		e.received += uint64(len(data))
+	}
 	if p.c.in.ready() {
 		p.c.readable.signal()
 	}

@@ -27,13 +27,3 @@ func (p Policy) Validate() error {
 	}
 	return nil
 }
-
-// stricter is what both ends of a path allow. Caps stay with each end, which counts for itself.
-func (p Policy) stricter(peer Policy) Policy {
-	if peer.Share > 0 && (p.Share == 0 || peer.Share < p.Share) {
-		p.Share = peer.Share
-	}
-	p.Backup = p.Backup || peer.Backup
-	p.Priority = max(p.Priority, peer.Priority)
-	return p
-}

@@ -97,6 +97,9 @@ func (s *scheduler) last() *chunk {
 // idle reports whether everything written is acknowledged.
 func (s *scheduler) idle() bool { return s.chunks.len() == 0 }
 
+// delivered reports whether all bytes written are acknowledged; the end of the stream may not be.
+func (s *scheduler) delivered() bool { return s.idle() || s.ended && s.chunks.len() == 1 }
+
 // add lets another path take chunks.
 func (s *scheduler) add(f *flight) { s.flights = append(s.flights, f) }
 
@@ -150,14 +153,12 @@ func (s *scheduler) finish(c *chunk) {
 
 // mayUse reports whether policy lets the path carry anything now.
 func (s *scheduler) mayUse(f *flight, now time.Time) bool {
-	p := f.policy
 	switch {
 	case f.spent():
 		return false
-	case p.Backup && s.any(f, now, func(g *flight) bool { return !g.policy.Backup }):
+	case f.backup() && s.any(f, now, func(g *flight) bool { return !g.backup() }):
 		return false
-	case p.Share > 0 && float64(f.link.sent) > p.Share*float64(s.sent)+shareSlack &&
-		s.any(f, now, func(g *flight) bool { return g.policy.Share == 0 && (!g.policy.Backup || p.Backup) }):
+	case f.sated(s.sent) && s.any(f, now, func(g *flight) bool { return !g.shared() && (!g.backup() || f.backup()) }):
 		return false
 	}
 	return true
@@ -236,7 +237,7 @@ func (s *scheduler) fresh(f *flight, now time.Time) *chunk {
 		if !bulk && g.arrival(s.unsent) < mine {
 			return nil
 		}
-		if steps := f.policy.Priority - g.policy.Priority; steps > 0 && now.Sub(c.written) < time.Duration(steps)*priorityWait {
+		if steps := f.priority() - g.priority(); steps > 0 && now.Sub(c.written) < time.Duration(steps)*priorityWait {
 			return nil
 		}
 	}

@@ -98,7 +98,7 @@ func play(t *testing.T, links []oracleLink, n int) float64 {
 		}
 	}
 	for i, l := range links {
-		flights[i] = &flight{link: new(meter)}
+		flights[i] = &flight{ends: [2]end{{meter: new(meter)}, {meter: new(meter)}}}
 		flights[i].sampleRTT(time.Duration(2 * l.delay * 1e9))
 		s.add(flights[i])
 		events = append(events, event{0, ask(i), i})
@@ -151,7 +151,7 @@ func torment(r *rand.Rand) error {
 		quiet := step >= 3000 // nothing breaks any more, everything must come through
 		switch k := r.IntN(10); {
 		case len(paths) == 0 || k == 0 && len(paths) < 5 && !quiet:
-			p := &pathState{f: &flight{link: new(meter), policy: Policy{Backup: r.IntN(4) == 0, Priority: r.IntN(3)}}}
+			p := &pathState{f: &flight{ends: [2]end{{Policy{Backup: r.IntN(4) == 0, Priority: r.IntN(3)}, new(meter)}, {meter: new(meter)}}}}
 			p.f.sampleRTT(time.Duration(1+r.IntN(100)) * time.Millisecond)
 			s.add(p.f)
 			paths = append(paths, p)

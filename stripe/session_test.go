@@ -237,6 +237,26 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// What a dialer's policies say holds for what the listener sends, too.
+func TestPoliciesForTheListener(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy    Policy
+		low, high uint64 // KB
+	}{"cap": {Policy{CapBytes: 1 << 20}, 900, 1024}, "share": {Policy{Share: 0.2}, 700, 900}, "backup": {Policy{Backup: true}, 0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000}, simPath{mbps: 8, delay: 15e6, queue: 75000, policy: c.policy})
+				defer s.close()
+				s.near, s.far = s.far, s.near
+				s.transfer(t, 4<<20)
+				if got := s.far.Stats()[1].ReceivedBytes >> 10; got < c.low || got > c.high {
+					t.Errorf("the link carried %d KB; want %d to %d", got, c.low, c.high)
+				}
+			})
+		})
+	}
+}
+
 func TestBackupTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000}, simPath{mbps: 8, delay: 15e6, queue: 75000, policy: Policy{Backup: true}})
@@ -302,6 +322,25 @@ func TestPeerDies(t *testing.T) {
 		_, err := s.far.Read(make([]byte, 1))
 		if took := time.Since(start); !errors.Is(err, ErrNoPath) || took < desertedPatience || took > desertedPatience+time.Second {
 			t.Errorf("read ended after %v: %v", took, err)
+		}
+	})
+}
+
+// The peer has everything and closes before it has heard of the end: nothing is lost, so closing is no error.
+func TestCloseAtBothEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000}, simPath{mbps: 8, delay: 50e6, queue: 75000})
+		if _, err := s.near.Write([]byte("bye")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(s.far, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 2)
+		go func() { ended <- s.far.Close() }()
+		go func() { time.Sleep(40 * time.Millisecond); ended <- s.near.Close() }()
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -223,10 +223,11 @@ func (s *simSession) add(t *testing.T, p simPath) {
 	near, far := simLink(p.mbps, p.delay, p.queue)
 	h := hello{Path: uint32(len(s.wires) + 1), Link: string(rune('a' + len(s.wires))), Policy: p.policy}
 	s.wires = append(s.wires, near)
-	if _, err := s.near.attach(near, h, p.policy, 2*p.delay); err != nil {
+	if _, err := s.far.attach(far, hello{Path: h.Path, Link: "far", To: h.Link, Policy: p.policy}, Policy{}, 2*p.delay); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.far.attach(far, h, Policy{}, 2*p.delay); err != nil {
+	h.Policy = Policy{}
+	if _, err := s.near.attach(near, h, p.policy, 2*p.delay); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -245,7 +245,7 @@ func Serve(in io.Reader, out io.Writer, handle func(c *stripe.Conn, run string) 
 	if o.Listen == "" {
 		o.Listen = ":0"
 	}
-	l, err := stripe.Listen(&stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}}, o.Listen)
+	l, err := stripe.Listen(&stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}, MaxConns: 1}, o.Listen)
 	if err != nil {
 		_ = send(out, answer{Error: err.Error()})
 		return err
