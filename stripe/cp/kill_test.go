@@ -26,10 +26,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	case len(os.Args) > 1 && os.Args[1] == "-T":
 		_ = os.WriteFile(os.Getenv("CP_TEST_PID"), []byte(strconv.Itoa(os.Getpid())), 0o644)
-		err := ssh.Serve(os.Stdin, os.Stdout, func(c *stripe.Conn, _ string) error {
+		err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
 			defer c.Close()
 			return Serve(c)
-		})
+		}})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "far:", err)
 			os.Exit(1)

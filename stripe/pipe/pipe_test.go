@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "-G":
 		os.Exit(1)
 	case len(os.Args) > 1 && os.Args[1] == "-T":
-		if err := ssh.Serve(os.Stdin, os.Stdout, func(c *stripe.Conn, run string) error { return Serve(c, run) }); err != nil {
+		if err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, run string) error { return Serve(c, run) }}); err != nil {
 			os.Exit(1)
 		}
 	default:

@@ -6,6 +6,7 @@ package ssh
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,7 @@ type Options struct {
 	Listen  string                   // the address it listens at, host:port; "": all, any free port
 	Links   map[string]stripe.Policy // links of this host; see stripe.Config
 	Run     string                   // a shell command the far side is to connect with; "": it copies files
+	Many    bool                     // the far side takes many connections, and relays each to where it asks for
 }
 
 // offer goes to the far side, answer comes from there.
@@ -46,6 +48,7 @@ type offer struct {
 	Key    stripe.PublicKey
 	Listen string
 	Run    string
+	Many   bool
 }
 
 type answer struct {
@@ -54,15 +57,17 @@ type answer struct {
 	Error string
 }
 
-// Conn is a connection with the far side, and the ssh that started it.
-type Conn struct {
-	*stripe.Conn
+// Far is plait on the far side, and the ssh that started it.
+type Far struct {
+	cfg   *stripe.Config
+	peers []stripe.Peer
 	ssh   *exec.Cmd
 	stdin io.Closer
+	ended chan struct{} // closed when ssh has
 }
 
-// Dial starts plait on a host, as ssh names it (user@host), and connects.
-func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
+// Start starts plait on a host, as ssh names it (user@host).
+func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if strings.HasPrefix(host, "-") {
 		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
 	}
@@ -73,10 +78,7 @@ func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
 	if len(command) == 0 {
 		command = []string{"ssh"}
 	}
-	plait := opt.Plait
-	if plait == "" {
-		plait = "plait"
-	}
+	plait := cmp.Or(opt.Plait, "plait")
 	cmd := exec.Command(command[0], append(command[1:], "-T", "--", host, plait, "stripe", "serve")...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -90,26 +92,77 @@ func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
-	c := &Conn{ssh: cmd, stdin: stdin}
+	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run, Many: opt.Many})
+	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
 	if err != nil {
-		c.reap()
+		f.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
-	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
-	c.Conn, err = stripe.DialPeers(ctx, cfg, withName(ctx, a.Peers, command, host))
+	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
+	f.peers = withName(ctx, a.Peers, command, host)
+	return f, nil
+}
+
+// Dial makes a connection with the far side. There may be several only with Options.Many.
+func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
+	c, err := stripe.DialPeers(ctx, f.cfg, f.peers)
 	if err != nil {
-		c.reap()
-		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(a.Peers))
+		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(f.peers))
 	}
-	go func() { _, _ = io.Copy(io.Discard, stdout); c.SetPatience(orphanPatience) }()
+	go func() { <-f.ended; c.SetPatience(orphanPatience) }()
 	return c, nil
+}
+
+// Ended is closed when ssh has ended.
+func (f *Far) Ended() <-chan struct{} { return f.ended }
+
+// Close lets ssh end: the far side does when its input does.
+func (f *Far) Close() {
+	f.stdin.Close()
+	kill := time.AfterFunc(2*time.Second, func() { _ = f.ssh.Process.Kill() })
+	defer kill.Stop()
+	<-f.ended
+	_ = f.ssh.Wait()
+}
+
+// Conn is a connection with a far side of its own.
+type Conn struct {
+	*stripe.Conn
+	far *Far
+}
+
+// Dial starts plait on a host and connects with it.
+func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
+	far, err := Start(ctx, host, opt)
+	if err != nil {
+		return nil, err
+	}
+	c, err := far.Dial(ctx)
+	if err != nil {
+		far.Close()
+		return nil, err
+	}
+	return &Conn{c, far}, nil
+}
+
+// Close closes the connection and waits for ssh.
+func (c *Conn) Close() error {
+	err := c.Conn.Close()
+	c.far.Close()
+	return err
+}
+
+// Abort closes without waiting for what was written to arrive.
+func (c *Conn) Abort() {
+	c.Conn.Abort()
+	c.far.Close()
 }
 
 // LinkError is a link that was named and is not there.
@@ -212,40 +265,26 @@ func withName(ctx context.Context, peers []stripe.Peer, command []string, host s
 	return append(peers, own)
 }
 
-// Close closes the connection and waits for ssh.
-func (c *Conn) Close() error {
-	err := c.Conn.Close()
-	c.reap()
-	return err
+// Handler does the far side's work on a connection.
+type Handler struct {
+	One  func(c *stripe.Conn, run string) error // with Options.Run of the near side
+	Many func(c net.Conn)                       // for each of many connections
 }
 
-// Abort closes without waiting for what was written to arrive.
-func (c *Conn) Abort() {
-	c.Conn.Abort()
-	c.reap()
-}
-
-// reap lets ssh end: the far side does when its input does.
-func (c *Conn) reap() {
-	c.stdin.Close()
-	kill := time.AfterFunc(2*time.Second, func() { _ = c.ssh.Process.Kill() })
-	defer kill.Stop()
-	_ = c.ssh.Wait()
-}
-
-// Serve is the far side: it answers on out what came on in, waits for the connection and hands it to handle, with Options.Run of
-// the near side. It returns what that does.
-func Serve(in io.Reader, out io.Writer, handle func(c *stripe.Conn, run string) error) error {
+// Serve is the far side: it answers on out what came on in, and handles the connection, or connections. It returns when that is
+// done, or in has ended before there was one.
+func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	r := bufio.NewReader(in)
 	var o offer
 	if err := receive(r, &o); err != nil {
 		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
 	}
 	key := stripe.NewKey()
-	if o.Listen == "" {
-		o.Listen = ":0"
+	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}}
+	if !o.Many {
+		cfg.MaxConns = 1
 	}
-	l, err := stripe.Listen(&stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}, MaxConns: 1}, o.Listen)
+	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
 	if err != nil {
 		_ = send(out, answer{Error: err.Error()})
 		return err
@@ -254,24 +293,44 @@ func Serve(in io.Reader, out io.Writer, handle func(c *stripe.Conn, run string) 
 	if err := send(out, answer{Key: key.Public(), Peers: l.Peers()}); err != nil {
 		return err
 	}
-	timer := time.AfterFunc(startTime, func() { l.Close() })
 	orphaned := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, r); close(orphaned) }()
+	if o.Many {
+		return serveMany(l, orphaned, handle.Many)
+	}
+	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, o.Run) })
+}
+
+// serveOne waits for one connection.
+func serveOne(l *stripe.Listener, orphaned <-chan struct{}, handle func(*stripe.Conn) error) error {
 	accepted := make(chan struct{})
 	go func() {
 		select {
 		case <-orphaned:
+			l.Close()
+		case <-time.After(startTime):
 			l.Close()
 		case <-accepted:
 		}
 	}()
 	c, err := l.Accept()
 	if err != nil {
-		return fmt.Errorf("stripe serve: the near side has not connected")
+		return errors.New("stripe serve: the near side has not connected")
 	}
-	timer.Stop()
 	close(accepted)
 	conn := c.(*stripe.Conn)
 	go func() { <-orphaned; conn.SetPatience(orphanPatience) }()
-	return handle(conn, o.Run)
+	return handle(conn)
+}
+
+// serveMany takes connections until the near side has ended.
+func serveMany(l *stripe.Listener, orphaned <-chan struct{}, handle func(net.Conn)) error {
+	go func() { <-orphaned; l.Close() }()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return nil
+		}
+		go handle(c)
+	}
 }
