@@ -80,7 +80,8 @@ func TestProgramsGoThrough(t *testing.T) {
 	}
 	cancel()
 	select {
-	case <-ended:
+	case err := <-ended:
+		t.Log(err)
 	case <-time.After(10 * time.Second):
 		t.Error("does not end")
 	}
