@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/cp"
+	"plait.dev/plait/stripe/ssh"
+)
+
+// exitFailed is the status of a copy that is not complete.
+const exitFailed = 1
+
+// farFlags say how to reach the far side, and over which links.
+type farFlags struct {
+	links, ssh, plait, listen string
+}
+
+func (f *farFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.links, "links", "", "links of this host to use, and how: wlan0,wwan0=0.5,eth0:cap=2GB,usb0:backup,ppp0:priority=1 (default all)")
+	c.Flags().StringVarP(&f.ssh, "rsh", "e", "ssh", "ssh command and its options, separated by spaces")
+	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
+	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
+}
+
+func (f *farFlags) options() (o ssh.Options, err error) {
+	o = ssh.Options{Command: strings.Fields(f.ssh), Plait: f.plait, Listen: f.listen}
+	if f.links != "" {
+		o.Links, err = stripe.ParseLinks(f.links)
+	}
+	return o, err
+}
+
+func newCp() *cobra.Command {
+	var f farFlags
+	var json, quiet, checksum bool
+	c := &cobra.Command{
+		Use:   "cp SRC... DST",
+		Short: "Copy files to or from another host, over all links of both",
+		Long: "Copy files and directories to or from another host, over all links of both. One side is user@host:path, where plait must be\n" +
+			"installed: it is started there by ssh, which carries keys and addresses; the data goes over all links at once, encrypted. Content is\n" +
+			"verified. Interrupted, the same command goes on where it stopped; files that are there already, with the same size and time, are\n" +
+			"not sent again. Status 1: something was not copied. Status 2: the command line or a link is wrong.",
+		Example: "  plait cp film.mkv user@server:films/\n  plait cp --links wlan0,wwan0=0.5 server:data .\n  plait cp --links eth0,wwan0:cap=2GB -e 'ssh -p 2222' photos server:",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			job, err := cp.Parse(args)
+			if err != nil {
+				return err
+			}
+			job.Checksum = checksum
+			if job.SSH, err = f.options(); err != nil {
+				return err
+			}
+			named := map[string]bool{}
+			for name := range job.SSH.Links {
+				named[name] = true
+			}
+			columns, _, _ := term.GetSize(int(os.Stderr.Fd()))
+			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named, Quiet: quiet}
+			if json {
+				out = &cp.JSON{Out: c.OutOrStdout()}
+			}
+			return copied(job.Run(c.Context(), out))
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&json, "json", false, "write progress and problems as JSON, an object on a line")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "write problems only")
+	c.Flags().BoolVarP(&checksum, "checksum", "c", false, "compare files that are there by content, not by size and time")
+	return c
+}
+
+// copied gives the outcome of a copy its status.
+func copied(err error) error {
+	var wrong *ssh.LinkError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errInterrupted):
+		return &exit{status: 130, err: err}
+	case errors.As(err, &wrong):
+		return err
+	}
+	return &exit{status: exitFailed, err: err}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/stripe/pipe"
+)
+
+func newPipe() *cobra.Command {
+	var f farFlags
+	c := &cobra.Command{
+		Use:   "pipe HOST COMMAND...",
+		Short: "Run a command on another host, its input and output over all links of both",
+		Long: "Run a command on another host by ssh, with its standard input and output over all links of both hosts. The exit status is the\n" +
+			"command's.",
+		Example: "  tar c photos | plait pipe server tar x -C /srv\n  plait pipe server pg_dump shop | psql shop",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			opt, err := f.options()
+			if err != nil {
+				return err
+			}
+			status, err := pipe.Run(c.Context(), args[0], strings.Join(args[1:], " "), c.InOrStdin(), c.OutOrStdout(), opt, nil)
+			if err != nil {
+				return copied(err)
+			}
+			if status != 0 {
+				return &exit{status: status}
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().SetInterspersed(false) // what follows the host belongs to the command
+	return c
+}

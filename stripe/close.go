@@ -1,0 +1,123 @@
+package stripe
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// CloseWrite ends this end's stream: the peer reads [io.EOF] after what was written. Reading goes on.
+func (c *Conn) CloseWrite() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.opError("close", c.err)
+	}
+	c.out.end(time.Now())
+	c.wakeWriters()
+	return nil
+}
+
+// Close ends the connection. It waits until the peer has acknowledged everything that was written, as long as that goes
+// on: after 10 s without progress it gives up and returns an error.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	again := c.inClose
+	c.inClose = true
+	c.mu.Unlock()
+	if again {
+		return c.opError("close", net.ErrClosed)
+	}
+	_ = c.CloseWrite()
+	err := c.flush()
+	c.finish(net.ErrClosed, "")
+	c.linger()
+	return err
+}
+
+// Abort closes the connection without waiting: what the peer has not acknowledged may be lost.
+func (c *Conn) Abort() {
+	c.finish(net.ErrClosed, "aborted")
+	c.linger()
+}
+
+// linger lets paths end, for a moment.
+func (c *Conn) linger() {
+	gone := make(chan struct{})
+	go func() { c.running.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-time.After(closeWait):
+		c.cut()
+	}
+}
+
+// flush waits until everything is acknowledged.
+func (c *Conn) flush() error {
+	for {
+		c.mu.Lock()
+		idle, base, err := c.out.idle(), c.out.base, c.err
+		if errors.Is(err, ErrClosedByPeer) && c.out.delivered() {
+			idle = true // the peer need not wait for the end to close
+		}
+		c.mu.Unlock()
+		if idle || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return c.opError("close", err)
+		}
+		select {
+		case <-c.emptied:
+		case <-c.done:
+		case <-time.After(closeStall):
+			c.mu.Lock()
+			stalled := c.out.base == base
+			c.mu.Unlock()
+			if stalled {
+				return c.opError("close", fmt.Errorf("peer has not taken what was written for %v", closeStall))
+			}
+		}
+	}
+}
+
+// finish ends the session. The peer is told why on every path.
+func (c *Conn) finish(why error, tell string) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = why
+	for _, p := range c.paths {
+		p.pending = appendFrame(p.pending, frameClose, []byte(tell[:min(len(tell), 1000)]))
+		p.last = true
+		p.ackDue = true // the peer may wait for it
+		p.wakeUp()
+	}
+	close(c.done)
+	c.mu.Unlock()
+	c.onFinish()
+	time.AfterFunc(2*closeWait, c.cut) // a path that is full takes no farewell
+}
+
+// cut closes paths at once.
+func (c *Conn) cut() {
+	c.mu.Lock()
+	var rest []*path
+	for _, p := range c.paths {
+		rest = append(rest, p)
+	}
+	c.mu.Unlock()
+	for _, p := range rest {
+		p.end(net.ErrClosed)
+	}
+}
+
+func closedByPeer(why string) error {
+	if why == "" {
+		return ErrClosedByPeer
+	}
+	return fmt.Errorf("%w: %s", ErrClosedByPeer, why)
+}

@@ -1,0 +1,51 @@
+package stripe
+
+import (
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Config is what both ends need.
+type Config struct {
+	// Key proves who this end is.
+	Key PrivateKey
+	// Peers are the keys of who may be at the other end.
+	Peers []PublicKey
+	// Links are the links of this host to use, by the name of the interface, and what for. Empty: all there are, without limits.
+	Links map[string]Policy
+	// Patience is how long a connection without any path waits for one. 0 is three minutes.
+	Patience time.Duration
+	// MaxConns is how many connections a listener has at once. Each may hold up to 64 MB each way for a peer that does its
+	// worst. 0 is 1000.
+	MaxConns int
+}
+
+// check reports what is wrong with a configuration, and makes what TLS needs of it.
+func (cfg *Config) check() (*tls.Config, error) {
+	for name, p := range cfg.Links {
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("stripe: link %s: %w", name, err)
+		}
+	}
+	if cfg.Patience < 0 {
+		return nil, fmt.Errorf("stripe: Config.Patience is %v, below 0", cfg.Patience)
+	}
+	if cfg.MaxConns < 0 {
+		return nil, fmt.Errorf("stripe: Config.MaxConns is %d, below 0", cfg.MaxConns)
+	}
+	return tlsConfig(cfg)
+}
+
+// allows reports whether a link is to be used.
+func (cfg *Config) allows(l Link) bool {
+	_, named := cfg.Links[l.Name]
+	return len(cfg.Links) == 0 || named
+}
+
+// links are the links of this host that are to be used.
+func (cfg *Config) links() ([]Link, error) {
+	all, err := Links()
+	return slices.DeleteFunc(all, func(l Link) bool { return !cfg.allows(l) }), err
+}

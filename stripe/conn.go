@@ -1,0 +1,283 @@
+package stripe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// closeWait is how long Close waits for the peer to close its end after everything was acknowledged.
+	closeWait = time.Second
+	// closeStall is how long Close waits without any progress for what was written to be acknowledged.
+	closeStall = 10 * time.Second
+	// tickEvery is how often rates are averaged and paths looked after.
+	tickEvery = 100 * time.Millisecond
+	// pingBusy and pingIdle are how often a path is asked for a sign of life, while data flows and when not.
+	pingBusy = time.Second
+	pingIdle = 5 * time.Second
+	// pathDead is after how much silence the listener closes a path. The dialer has long tried another one then.
+	pathDead = time.Minute
+	// desertedPatience is the same when the peer has most likely died.
+	desertedPatience = 2 * time.Second
+	// defaultPatience is how long a session waits without any path.
+	defaultPatience = 3 * time.Minute
+)
+
+// maxPaths is how many paths a session may have: more than any two hosts have links.
+const maxPaths = 64
+
+var (
+	// ErrClosedByPeer is what reading and writing end with after the peer has closed the connection. What the peer wrote before
+	// can be read first.
+	ErrClosedByPeer = errors.New("stripe: connection closed by the peer")
+	// ErrNoPath is what a connection ends with when it had no path for as long as Config.Patience.
+	ErrNoPath = errors.New("stripe: no path to the peer")
+
+	errGone     = errors.New("closed by the peer")
+	errReplaced = errors.New("replaced by a new one")
+)
+
+// Conn is a stream between two hosts, over all their links at once. It implements [net.Conn]; all methods may be used by
+// several goroutines. Closing it waits until the peer has everything.
+type Conn struct {
+	id       [16]byte
+	peerKey  PublicKey
+	patience time.Duration
+	peers    func() []Peer            // the listener's links, to tell the dialer; nil at the dialer
+	hear     func([]Peer)             // takes what the listener tells
+	onFinish func()                   // forgets the session
+	offered  bool                     // to Accept; guarded by the listener
+	failures func() map[string]string // links without a path, and why; at the dialer
+
+	mu         sync.Mutex
+	out        scheduler
+	in         reorder
+	advertised uint64 // the highest limit told
+	window     int
+	paths      map[uint32]*path  // by id
+	meters     map[string]*meter // by name of this host's link
+	farMeters  map[string]*meter // by name of the peer's
+	pathless   time.Time         // since when there is none; zero: there are
+	deserted   bool              // the last one was closed by the peer's host without a farewell: its process has died, most likely
+	local      net.Addr          // of the newest path
+	remote     net.Addr
+	err        error // why it ended, valid when done is closed
+	inClose    bool
+
+	readMu, writeMu             sync.Mutex
+	readable, writable, emptied signal
+	readDeadline, writeDeadline *deadline
+	done                        chan struct{}
+	running                     sync.WaitGroup // of paths
+}
+
+func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
+	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
+		readable: newSignal(), writable: newSignal(), emptied: newSignal(), readDeadline: newDeadline(), writeDeadline: newDeadline(),
+		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {}}
+	if c.patience == 0 {
+		c.patience = defaultPatience
+	}
+	c.out.free, c.out.limit = release, startWindow
+	c.in.grow(startWindow)
+	c.advertised = startWindow
+	return c
+}
+
+// attach adds a path over a wire whose handshake took rtt. It may replace another one.
+func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, error) {
+	now := time.Now()
+	p := &path{c: c, wire: w, id: h.Path, link: h.Link, to: h.To, pingedAt: now, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	p.flight = &flight{}
+	p.flight.sampleRTT(max(rtt, time.Microsecond))
+	c.mu.Lock()
+	old := c.paths[h.Replaces]
+	c.mu.Unlock()
+	if old != nil {
+		old.end(errReplaced)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case len(c.paths) >= maxPaths:
+		return nil, fmt.Errorf("stripe: session has %d paths already, no more are allowed", maxPaths)
+	case c.paths[h.Path] != nil:
+		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
+	}
+	p.flight.ends = [2]end{{own, meterOf(c.meters, p.link)}, {h.Policy, meterOf(c.farMeters, p.to)}}
+	c.paths[h.Path] = p
+	c.pathless = time.Time{}
+	c.local, c.remote = w.LocalAddr(), w.RemoteAddr()
+	c.out.add(p.flight)
+	p.linksDue = c.peers != nil
+	c.running.Add(2)
+	go func() { defer c.running.Done(); p.runWriter() }()
+	go func() { defer c.running.Done(); p.runReader() }()
+	return p, nil
+}
+
+// meterOf is a link's, which outlives its paths.
+func meterOf(meters map[string]*meter, link string) *meter {
+	if meters[link] == nil {
+		meters[link] = new(meter)
+	}
+	return meters[link]
+}
+
+// drop forgets a path that has ended. The peer may not know yet.
+func (c *Conn) drop(p *path) {
+	c.out.remove(p.flight)
+	delete(c.paths, p.id)
+	for _, other := range c.paths {
+		other.pending = appendFrame(other.pending, frameGone, binary.BigEndian.AppendUint32(nil, p.id))
+	}
+	if len(c.paths) == 0 {
+		c.pathless = time.Now()
+		c.deserted = errors.Is(p.err, errGone) || errors.Is(p.err, syscall.ECONNRESET)
+	}
+	c.wakeWriters()
+}
+
+func (c *Conn) wakeWriters() {
+	for _, p := range c.paths {
+		p.wakeUp()
+	}
+	if c.out.idle() {
+		c.emptied.signal()
+	}
+}
+
+// Read reads what comes next of the peer's stream. It returns [io.EOF] after the peer's end of stream.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	for {
+		select {
+		case <-c.readDeadline.wait():
+			return 0, c.opError("read", timeoutError{})
+		default:
+		}
+		c.mu.Lock()
+		n, err := c.in.take(p)
+		if err == nil && n == 0 && c.err != nil {
+			err = c.err
+		}
+		if n > 0 {
+			c.credit()
+		}
+		c.mu.Unlock()
+		if n > 0 || errors.Is(err, io.EOF) || len(p) == 0 {
+			return n, err
+		}
+		if err != nil {
+			return 0, c.opError("read", err)
+		}
+		if c.readable.await(c.readDeadline, c.done) != nil {
+			return 0, c.opError("read", timeoutError{})
+		}
+	}
+}
+
+// credit raises the limit after a read, and tells the peer when a quarter of the window has become free.
+func (c *Conn) credit() {
+	c.in.grow(c.window)
+	if c.in.limit-c.advertised >= uint64(c.window/4) {
+		c.advertised = c.in.limit
+		for _, p := range c.paths {
+			p.ackDue = true
+			p.wakeUp()
+		}
+	}
+}
+
+// Write sends p. It returns when p is in memory to be sent, of which there is as much as the paths use.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	written := 0
+	for {
+		select {
+		case <-c.writeDeadline.wait():
+			return written, c.opError("write", timeoutError{})
+		default:
+		}
+		c.mu.Lock()
+		err := c.err
+		if err == nil && c.out.ended {
+			err = net.ErrClosed
+		}
+		if err != nil {
+			c.mu.Unlock()
+			return written, c.opError("write", err)
+		}
+		written += c.out.write(p[written:], time.Now())
+		c.wakeWriters()
+		c.mu.Unlock()
+		if written == len(p) {
+			return written, nil
+		}
+		if c.writable.await(c.writeDeadline, c.done) != nil {
+			return written, c.opError("write", timeoutError{})
+		}
+	}
+}
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "i/o timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
+
+func (c *Conn) opError(op string, err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		err = net.ErrClosed
+	}
+	return &net.OpError{Op: op, Net: "stripe", Err: err}
+}
+
+// LocalAddr is the address of this end of the newest path; nil before there was one.
+func (c *Conn) LocalAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.local
+}
+
+// RemoteAddr is the address of the peer's end of the newest path; nil before there was one.
+func (c *Conn) RemoteAddr() net.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.remote
+}
+
+// SetPatience changes how long the connection waits when it has no path; see Config.Patience.
+func (c *Conn) SetPatience(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = d
+}
+
+// PeerKey is the key the peer proved to have.
+func (c *Conn) PeerKey() PublicKey { return c.peerKey }
+
+// SetDeadline sets both deadlines, as [net.Conn] says.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.readDeadline.set(t)
+	c.writeDeadline.set(t)
+	return nil
+}
+
+// SetReadDeadline sets until when Read waits.
+func (c *Conn) SetReadDeadline(t time.Time) error { c.readDeadline.set(t); return nil }
+
+// SetWriteDeadline sets until when Write waits.
+func (c *Conn) SetWriteDeadline(t time.Time) error { c.writeDeadline.set(t); return nil }

@@ -1,0 +1,155 @@
+package stripe
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// both makes the two ends of a connection over loopback.
+func both(t testing.TB) (near, far *Conn) {
+	t.Helper()
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	near, err = Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return near, c.(*Conn)
+}
+
+// noise is n bytes that differ by seed.
+func noise(n int, seed byte) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
+	return b
+}
+
+func TestBothWaysOverTLS(t *testing.T) {
+	near, far := both(t)
+	there, back := noise(20<<20, 1), noise(5<<20, 2)
+	got := make(chan [32]byte, 2)
+	send := func(c *Conn, data []byte) {
+		for rest := data; len(rest) > 0; {
+			n := min(len(rest), 1+rand.IntN(100000))
+			if _, err := c.Write(rest[:n]); err != nil {
+				t.Error(err)
+			}
+			rest = rest[n:]
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Error(err)
+		}
+	}
+	receive := func(c *Conn) {
+		h := sha256.New()
+		if _, err := io.Copy(h, c); err != nil {
+			t.Error(err)
+		}
+		got <- [32]byte(h.Sum(nil))
+	}
+	go send(near, there)
+	go send(far, back)
+	go receive(far)
+	if <-got != sha256.Sum256(there) {
+		t.Error("not the bytes that were sent")
+	}
+	go receive(near)
+	if <-got != sha256.Sum256(back) {
+		t.Error("not the bytes that were sent back")
+	}
+	if err := near.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := far.Close(); err != nil && !errors.Is(err, ErrClosedByPeer) {
+		t.Error(err)
+	}
+}
+
+func TestCloseDeliversWhatWasWritten(t *testing.T) {
+	near, far := both(t)
+	data := noise(3<<20, 3)
+	go func() {
+		if _, err := near.Write(data); err != nil {
+			t.Error(err)
+		}
+		if err := near.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	got, err := io.ReadAll(far)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Errorf("read %d of %d bytes, %v", len(got), len(data), err)
+	}
+	if _, err := near.Write(data); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("write after close: %v", err)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	near, _ := both(t)
+	if err := near.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := near.Read(make([]byte, 1))
+	var timeout net.Error
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("read after the deadline: %v", err)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	a, b, c := NewKey(), NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for what, cfg := range map[string]*Config{
+		"a dialer without the right key":   {Key: c, Peers: []PublicKey{b.Public()}},
+		"a listener without the right key": {Key: a, Peers: []PublicKey{c.Public()}},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if conn, err := Dial(ctx, cfg, l.Addr().String()); err == nil {
+			conn.Close()
+			t.Errorf("%s gets a connection", what)
+		} else {
+			t.Log(err)
+		}
+		cancel()
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, MaxConns: 1}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}}
+	first, err := Dial(t.Context(), cfg, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Abort()
+	if second, err := Dial(t.Context(), cfg, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "too many connections") {
+		t.Errorf("a second one: %v, %v", second, err)
+	}
+}

@@ -1,0 +1,140 @@
+// Package cp copies files and directories over a connection: content is verified by SHA-256, what is there already is not sent
+// again, and what was interrupted goes on where it stopped.
+//
+// A file is written beside its destination under the name .plait-part-…, and takes its place when all of it is there and has
+// the right sum: nobody ever sees half a file. Interrupted, the part stays; the next copy of the file sends the sum of what it has,
+// and the sender goes on from there if its own file begins with the same bytes.
+//
+// The receiver writes below its destination only, whatever the sender asks for ([os.Root]).
+package cp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+)
+
+// Options are for both directions.
+type Options struct {
+	// Checksum compares files that are there already by their content. Otherwise, one of the same size and time of change (to
+	// the nanosecond) counts as the same.
+	Checksum bool
+}
+
+// Progress is what has been done so far. It may be read at any time.
+type Progress struct {
+	Files, TotalFiles atomic.Uint64 // settled: copied, there before, or failed
+	Bytes, TotalBytes atomic.Int64  // of the files' content; those that were there before count
+	Copied, Kept      atomic.Uint64 // files that were sent, and that were there before
+	SentBytes         atomic.Int64  // content that went over the connection
+	TotalKnown        atomic.Bool   // the sender has seen all of its files
+	onProblem         func(Problem)
+	failures          atomic.Uint64
+}
+
+// Problem is something that was not copied.
+type Problem struct {
+	Path string
+	Why  string
+	Fine bool // it is no failure: a socket, for example
+}
+
+// NewProgress returns a Progress whose problems are told as they happen, by any goroutine.
+func NewProgress(onProblem func(Problem)) *Progress { return &Progress{onProblem: onProblem} }
+
+// Failures is how many things could not be copied.
+func (p *Progress) Failures() uint64 { return p.failures.Load() }
+
+func (p *Progress) tell(problem Problem) {
+	if !problem.Fine {
+		p.failures.Add(1)
+	}
+	p.onProblem(problem)
+}
+
+// Push copies files of this host to the other end of conn, which runs [Serve]. A problem with one of them does not keep the others
+// from being copied; the error is about the whole.
+func Push(conn net.Conn, sources []string, to string, opt Options, p *Progress) error {
+	names := make([]string, len(sources))
+	for i, s := range sources {
+		abs, err := filepath.Abs(s)
+		if err != nil {
+			return err
+		}
+		names[i] = filepath.Base(abs)
+	}
+	s := newStream(conn)
+	r := request{Names: names, To: to, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
+	if err := s.send(msgRequest, r); err != nil {
+		return err
+	}
+	return runSender(s, sources, p)
+}
+
+// Pull copies files of the other end, which runs [Serve], to this host.
+func Pull(conn net.Conn, sources []string, to string, opt Options, p *Progress) error {
+	names := make([]string, len(sources))
+	for i, s := range sources {
+		names[i] = path.Base(path.Clean(s))
+		if names[i] == ".." || names[i] == "/" {
+			return fmt.Errorf("%s: has no name to give it here; name the directory itself", s)
+		}
+	}
+	s := newStream(conn)
+	r := request{Send: true, Sources: sources, Names: names, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
+	if err := s.send(msgRequest, r); err != nil {
+		return err
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	r.To = to
+	return runReceiver(s, r, p)
+}
+
+// Serve does what Push or Pull at the other end of conn asks for, and returns when that is done.
+func Serve(conn io.ReadWriter) error {
+	s := newStream(conn)
+	var buf []byte
+	kind, body, err := s.next(&buf)
+	if err != nil {
+		return err
+	}
+	if kind != msgRequest {
+		return fmt.Errorf("the other end begins with message %q", kind)
+	}
+	r, err := decode[request](kind, body)
+	if err != nil {
+		return err
+	}
+	silent := NewProgress(func(Problem) {}) // the near side hears of everything
+	if r.Send {
+		for i := range r.Sources {
+			if r.Sources[i], err = home(r.Sources[i]); err != nil {
+				return err
+			}
+		}
+		return runSender(s, r.Sources, silent)
+	}
+	return runReceiver(s, r, silent)
+}
+
+// home is a path without ~ in front; paths are relative to the home directory anyway where ssh starts a program. Nothing is the
+// current directory.
+func home(file string) (string, error) {
+	rest, ok := strings.CutPrefix(file, "~/")
+	if !ok && file != "~" {
+		return filepath.Clean(file), nil
+	}
+	dir, err := os.UserHomeDir()
+	return filepath.Join(dir, strings.TrimPrefix(rest, "~")), err
+}
+
+// errBroken is a peer that does not keep to the protocol.
+var errBroken = errors.New("the other end breaks the protocol")

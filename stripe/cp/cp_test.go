@@ -1,0 +1,386 @@
+package cp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// push copies through a pipe and returns what went wrong.
+func push(t *testing.T, opt Options, to string, sources ...string) (*Progress, []Problem, error) {
+	t.Helper()
+	near, far := net.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		err := Serve(far)
+		far.Close()
+		served <- err
+	}()
+	var problems []Problem
+	p := NewProgress(func(p Problem) { problems = append(problems, p) })
+	err := Push(near, sources, to, opt, p)
+	near.Close()
+	if err := <-served; err != nil {
+		t.Log(err)
+	}
+	return p, problems, err
+}
+
+func pull(t *testing.T, to string, sources ...string) (*Progress, []Problem, error) {
+	t.Helper()
+	near, far := net.Pipe()
+	go func() { _ = Serve(far); far.Close() }()
+	var problems []Problem
+	p := NewProgress(func(p Problem) { problems = append(problems, p) })
+	err := Pull(near, sources, to, Options{}, p)
+	near.Close()
+	return p, problems, err
+}
+
+// tree makes files of all kinds and returns their directory.
+func tree(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tree")
+	r := rand.New(rand.NewPCG(1, 1))
+	write := func(name string, n int, mode fs.FileMode) {
+		file := filepath.Join(dir, name)
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, b, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("empty", 0, 0o644)
+	write("small", 5, 0o600)
+	write("exact", dataBytes, 0o755)
+	write("large", 3*dataBytes+17, 0o444)
+	for i := range 1500 { // more than may be open
+		write(fmt.Sprintf("many/%d/file %d", i%7, i), i, 0o644)
+	}
+	write("sealed/inside", 10, 0o400)
+	if err := os.Mkdir(filepath.Join(dir, "hollow"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"link": "small", "out": "/etc/passwd", "broken": "nowhere"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "sealed"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "sealed"), 0o755) })
+	return dir
+}
+
+// same compares two trees, times and modes included.
+func same(t *testing.T, a, b string) {
+	t.Helper()
+	list := func(dir string) map[string]string {
+		out := map[string]string{}
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			rel, _ := filepath.Rel(dir, file)
+			line := info.Mode().String()
+			switch {
+			case info.Mode().IsRegular():
+				content, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				line += fmt.Sprint(info.ModTime().UnixNano()) + string(content)
+			case d.Type() == fs.ModeSymlink:
+				to, _ := os.Readlink(file)
+				line += to
+			case rel != ".":
+				line += fmt.Sprint(info.ModTime().UnixNano())
+			}
+			out[rel] = line
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want, got := list(a), list(b)
+	for name := range want {
+		if got[name] != want[name] {
+			t.Errorf("%s: %.60q, want %.60q", name, got[name], want[name])
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s should not be there", name)
+		}
+	}
+}
+
+func TestPushAndPullTrees(t *testing.T) {
+	from := tree(t)
+	to := t.TempDir()
+	t.Cleanup(func() {
+		_ = os.Chmod(filepath.Join(to, "tree/sealed"), 0o755)
+		_ = os.Chmod(filepath.Join(to, "other/sealed"), 0o755)
+	})
+	p, problems, err := push(t, Options{}, to, from)
+	if err != nil || len(problems) > 0 || p.Copied.Load() != 1505 {
+		t.Fatalf("%d files, %v, %v", p.Copied.Load(), problems, err)
+	}
+	same(t, from, filepath.Join(to, "tree"))
+	if !p.TotalKnown.Load() || p.Bytes.Load() != p.TotalBytes.Load() || p.Files.Load() != p.TotalFiles.Load() {
+		t.Errorf("%d of %d bytes, %d of %d files", p.Bytes.Load(), p.TotalBytes.Load(), p.Files.Load(), p.TotalFiles.Load())
+	}
+	if p, problems, err = pull(t, filepath.Join(to, "other"), filepath.Join(to, "tree")); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	same(t, from, filepath.Join(to, "other"))
+	if p.Bytes.Load() != p.TotalBytes.Load() {
+		t.Errorf("%d of %d bytes", p.Bytes.Load(), p.TotalBytes.Load())
+	}
+	if p, _, err = push(t, Options{}, to, from); err != nil || p.SentBytes.Load() != 0 || p.Kept.Load() != 1505 {
+		t.Errorf("a second time: %d bytes sent, %d files kept, %v", p.SentBytes.Load(), p.Kept.Load(), err)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("file", []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ to, want, err string }{
+		{"new", "new", ""},
+		{"new", "new", ""},
+		{"made/", "made/file", ""},
+		{"made", "made/file", ""},
+		{"file/", "", "no directory"},
+		{"a/b/c", "", "no such file"},
+	} {
+		_, problems, err := push(t, Options{}, c.to, "file")
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), c.to) {
+				t.Errorf("to %s: %v, want %q", c.to, err, c.err)
+			}
+			continue
+		}
+		if got, readErr := os.ReadFile(c.want); string(got) != "content" || readErr != nil || err != nil || len(problems) > 0 {
+			t.Errorf("to %s: %q, %v, %v, %v", c.to, got, readErr, problems, err)
+		}
+	}
+}
+
+func TestProblemsKeepOthersFromNothing(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(to, "b"), 0o755); err != nil { // in the way
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(from, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p, problems, err := push(t, Options{}, to, filepath.Join(from, "a"), filepath.Join(from, "b"), filepath.Join(from, "c"), filepath.Join(from, "none"), filepath.Join(from, "socket"))
+	if err != nil || len(problems) != 3 || p.Failures() != 2 || p.Copied.Load() != 2 {
+		t.Errorf("%+v, %d failures, %v", problems, p.Failures(), err)
+	}
+	for _, name := range []string{"a", "c"} {
+		if b, err := os.ReadFile(filepath.Join(to, name)); string(b) != name || err != nil {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+}
+
+// cut is a connection that ends after so many bytes.
+type cutConn struct {
+	net.Conn
+	left int
+}
+
+func (c *cutConn) Write(p []byte) (int, error) {
+	if c.left < len(p) {
+		n, _ := c.Conn.Write(p[:c.left])
+		c.left = 0
+		c.Conn.Close()
+		return n, io.ErrClosedPipe
+	}
+	c.left -= len(p)
+	return c.Conn.Write(p)
+}
+
+func TestResume(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	data := make([]byte, 4<<20)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(data)
+	file := filepath.Join(from, "file")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	interrupt := func() {
+		near, far := net.Pipe()
+		served := make(chan struct{})
+		go func() { _ = Serve(far); far.Close(); close(served) }()
+		if err := Push(&cutConn{near, 3 << 20}, []string{file}, to, Options{}, NewProgress(func(Problem) {})); err == nil {
+			t.Fatal("not interrupted")
+		}
+		<-served
+	}
+	interrupt()
+	if _, err := os.Stat(filepath.Join(to, "file")); err == nil {
+		t.Error("half a file has the name of the whole")
+	}
+	p, problems, err := push(t, Options{}, to, file)
+	if got, _ := os.ReadFile(filepath.Join(to, "file")); err != nil || len(problems) > 0 || !bytes.Equal(got, data) {
+		t.Fatalf("%d bytes, %v, %v", len(got), problems, err)
+	}
+	if sent := p.SentBytes.Load(); sent > 2<<20 {
+		t.Errorf("sent %d bytes again", sent)
+	}
+	entries, _ := os.ReadDir(to)
+	if len(entries) != 1 {
+		t.Errorf("%v is left", entries)
+	}
+
+	// The source is another one now: what is there of the old one is of no use.
+	if err := os.Remove(filepath.Join(to, "file")); err != nil {
+		t.Fatal(err)
+	}
+	interrupt()
+	data[100]++
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p, problems, err = push(t, Options{}, to, file)
+	if got, _ := os.ReadFile(filepath.Join(to, "file")); err != nil || len(problems) > 0 || !bytes.Equal(got, data) || p.SentBytes.Load() != 4<<20 {
+		t.Errorf("%d bytes, %d sent, %v, %v", len(got), p.SentBytes.Load(), problems, err)
+	}
+}
+
+func TestChecksum(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	a, b := filepath.Join(from, "f"), filepath.Join(to, "f")
+	at := time.Unix(1000, 5)
+	for file, content := range map[string]string{a: "right", b: "wrong"} {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		opt  Options
+		want string
+		sent int64
+	}{{Options{}, "wrong", 0}, {Options{Checksum: true}, "right", 5}, {Options{Checksum: true}, "right", 0}} {
+		p, problems, err := push(t, c.opt, to, a)
+		if got, _ := os.ReadFile(b); string(got) != c.want || p.SentBytes.Load() != c.sent || err != nil || len(problems) > 0 {
+			t.Errorf("%+v: %q, %d bytes sent, %v, %v", c.opt, got, p.SentBytes.Load(), problems, err)
+		}
+	}
+}
+
+// A sender may send anything. Nothing appears outside of the destination.
+func TestHostileSender(t *testing.T) {
+	for _, c := range []entry{
+		{ID: 1, Path: "../escape", Kind: isFile},
+		{ID: 1, Path: "/escape", Kind: isFile},
+		{ID: 1, Path: "a/../../escape", Kind: isDir},
+		{ID: 1, Source: 1, Kind: isFile},
+		{ID: 1, Source: -1, Kind: isFile},
+		{ID: 1, Size: -1, Kind: isFile},
+		{ID: 1, Kind: "device"},
+	} {
+		near, far := net.Pipe()
+		go func() {
+			s := newStream(far)
+			var buf []byte
+			_, _, _ = s.next(&buf)
+			_ = s.send(msgEntry, c)
+			_ = s.flush()
+			_, _, _ = s.next(&buf)
+			far.Close()
+		}()
+		dir := t.TempDir()
+		if err := Pull(near, []string{"x"}, filepath.Join(dir, "in")+"/", Options{}, NewProgress(func(Problem) {})); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+		if found, _ := os.ReadDir(dir); len(found) != 1 {
+			t.Errorf("%+v makes %v", c, found)
+		}
+		near.Close()
+	}
+}
+
+// Links that lead out of the destination, made before or by the sender, are not followed.
+func TestLinksAreNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	outside, to := filepath.Join(dir, "outside"), filepath.Join(dir, "to")
+	for _, d := range []string{outside, to} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	near, far := net.Pipe()
+	go func() {
+		s := newStream(far)
+		var buf []byte
+		_, _, _ = s.next(&buf)
+		_ = s.send(msgEntry, entry{ID: 1, Kind: isDir, Mode: 0o755})
+		_ = s.send(msgEntry, entry{ID: 2, Path: "way", Kind: isLink, Target: outside})
+		_ = s.send(msgEntry, entry{ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1})
+		_ = s.send(msgBegin, begin{ID: 3})
+		_ = s.sendBytes(msgData, []byte("x"))
+		_ = s.send(msgDone, done{Sum: []byte("x")})
+		_ = s.send(msgEnd, struct{}{})
+		_ = s.flush()
+		_, _ = io.Copy(io.Discard, far)
+	}()
+	var problems []Problem
+	_ = Pull(near, []string{"x"}, to+"/", Options{}, NewProgress(func(p Problem) { problems = append(problems, p) }))
+	near.Close()
+	if found, _ := os.ReadDir(outside); len(found) > 0 || len(problems) == 0 {
+		t.Errorf("%v outside; %v", found, problems)
+	}
+}
+
+func FuzzReceiver(f *testing.F) {
+	f.Add([]byte{msgEntry, 0, 0, 0, 2, '{', '}', msgEnd, 0, 0, 0, 2, '{', '}'})
+	f.Add([]byte{msgData, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		rw := struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(b), io.Discard}
+		_ = runReceiver(newStream(rw), request{Names: []string{"x"}, To: filepath.Join(dir, "to"), Into: true}, NewProgress(func(Problem) {}))
+		if found, _ := os.ReadDir(dir); len(found) != 1 {
+			t.Errorf("%v", found)
+		}
+	})
+}

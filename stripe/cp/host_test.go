@@ -1,0 +1,149 @@
+package cp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
+)
+
+// hosts are two, joined by two links.
+type hosts struct {
+	testing.TB
+	near, far string // namespaces
+}
+
+func newHosts(t testing.TB, rate string) *hosts {
+	rung.Netns(t)
+	name := fmt.Sprintf("plait-cp-%d-%d", os.Getpid(), rand.Uint32N(1<<16))
+	h := &hosts{TB: t, near: name + "n", far: name + "f"}
+	for _, ns := range []string{h.near, h.far} {
+		h.run("ip", "netns", "add", ns)
+		t.Cleanup(func() { h.run("ip", "netns", "del", ns) })
+	}
+	for i := range 2 {
+		n, f := fmt.Sprint("n", i), fmt.Sprint("f", i)
+		h.run("ip", "-n", h.near, "link", "add", n, "type", "veth", "peer", "name", f, "netns", h.far)
+		for ns, dev := range map[string]string{h.near: n, h.far: f} {
+			h.run("ip", "-n", ns, "addr", "add", fmt.Sprintf("10.79.%d.%d/24", i, 1+strings.Index("nf", dev[:1])), "dev", dev)
+			h.run("ip", "-n", ns, "link", "set", dev, "up")
+			if rate != "" {
+				h.run("tc", "-n", ns, "qdisc", "add", "dev", dev, "root", "tbf", "rate", rate, "burst", "64k", "latency", "50ms")
+			}
+		}
+	}
+	for _, ns := range []string{h.near, h.far} { // carriers take a moment
+		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			out, err := exec.Command("ip", "-n", ns, "-o", "link", "show", "up").CombinedOutput()
+			if err == nil && strings.Count(string(out), "LOWER_UP") == 2 {
+				break
+			}
+			if time.Since(start) > 10*time.Second {
+				t.Fatalf("links of %s do not come up: %v\n%s", ns, err, out)
+			}
+		}
+	}
+	return h
+}
+
+func (h *hosts) run(name string, args ...string) {
+	h.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		h.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// copy runs cp at the near host and returns its last report, and its process.
+func (h *hosts) copy(args ...string) (end Snapshot, state *os.ProcessState) {
+	h.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		h.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "CP_TEST_NEAR=ip netns exec "+h.far+" "+self, "CP_TEST_PID="+filepath.Join(h.TempDir(), "pid"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	if err := netns.Start(h.near, cmd); err != nil {
+		h.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		h.Fatalf("%v\n%s", err, out.String())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &end); err != nil {
+		h.Fatal(err)
+	}
+	return end, cmd.ProcessState
+}
+
+// random writes a file, a piece at a time: what this process holds in memory would be counted as the copy's.
+func random(t testing.TB, file string, n int) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err == nil {
+		_, err = io.CopyN(f, rand.NewChaCha8([32]byte{3}), int64(n))
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHostCopiesOverBothLinks(t *testing.T) {
+	h := newHosts(t, "20mbit")
+	dir := t.TempDir()
+	random(t, filepath.Join(dir, "file"), 6e6)
+	want, err := os.ReadFile(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"push": {filepath.Join(dir, "file"), "host:" + dir + "/pushed"}, "pull": {"host:" + dir + "/file", dir + "/pulled"}} {
+		end, _ := h.copy(args...)
+		if got, err := os.ReadFile(filepath.Join(dir, name+"ed")); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
+		}
+		for _, l := range end.Links {
+			n := l.SentBytes + l.ReceivedBytes
+			t.Logf("%s: %s carried %d bytes, %d of them copies", name, l.Name, n, l.CopiedBytes)
+			if n < 6e6/4 {
+				t.Errorf("%s: %s carried %d bytes of 6 MB, less than a quarter", name, l.Name, n)
+			}
+		}
+		if len(end.Links) != 2 {
+			t.Errorf("%s: %d links", name, len(end.Links))
+		}
+	}
+}
+
+// BenchmarkHostCopy copies 1 GB over two links without a limit: rate, CPU of both sides together, and the memory of the larger one.
+func BenchmarkHostCopy(b *testing.B) {
+	h := newHosts(b, "")
+	dir := b.TempDir()
+	const n = 1 << 30
+	random(b, filepath.Join(dir, "file"), n)
+	b.SetBytes(n)
+	var user, sys time.Duration
+	kb := int64(0)
+	for b.Loop() {
+		_ = os.Remove(filepath.Join(dir, "copy"))
+		_, state := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
+		user += state.UserTime()
+		sys += state.SystemTime()
+		kb = max(kb, state.SysUsage().(*syscall.Rusage).Maxrss)
+	}
+	b.ReportMetric(user.Seconds()/float64(b.N), "user-s/op")
+	b.ReportMetric(sys.Seconds()/float64(b.N), "sys-s/op")
+	b.ReportMetric(float64(kb)/1024, "MB-of-memory")
+}

@@ -1,0 +1,143 @@
+package cp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/ssh"
+)
+
+// The test binary is also the near side of a copy, ssh, and what ssh starts, each a process that can be killed.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "-G":
+		os.Exit(1)
+	case len(os.Args) > 1 && os.Args[1] == "-T":
+		_ = os.WriteFile(os.Getenv("CP_TEST_PID"), []byte(strconv.Itoa(os.Getpid())), 0o644)
+		err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
+			defer c.Close()
+			return Serve(c)
+		}})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "far:", err)
+			os.Exit(1)
+		}
+	case os.Getenv("CP_TEST_NEAR") != "":
+		job, err := Parse(os.Args[1:])
+		if err == nil {
+			job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+			err = job.Run(context.Background(), &JSON{Out: os.Stdout})
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "near:", err)
+			os.Exit(1)
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// near makes the process of the near side.
+func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := filepath.Join(t.TempDir(), "pid")
+	cmd = exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "CP_TEST_NEAR="+self, "CP_TEST_PID="+pid)
+	return cmd, func() int {
+		b, _ := os.ReadFile(pid)
+		n, _ := strconv.Atoi(string(b))
+		return n
+	}
+}
+
+// Both sides are killed at random moments. What has its name is right at any time, and the copy after the last kill is whole.
+func TestKill(t *testing.T) {
+	from := t.TempDir()
+	r := rand.New(rand.NewPCG(7, 7))
+	const kills = 3
+	sizes := []int{30 << 20, 0, 1, 5 << 20}
+	for range 200 {
+		sizes = append(sizes, r.IntN(20000))
+	}
+	contents := map[string][]byte{}
+	for i, n := range sizes {
+		b := make([]byte, n)
+		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
+		name := fmt.Sprintf("file%03d", i)
+		contents[name] = b
+		if err := os.WriteFile(filepath.Join(from, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(to string) (whole int) {
+		for name, want := range contents {
+			got, err := os.ReadFile(filepath.Join(to, filepath.Base(from), name))
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%s has %d wrong bytes, of %d: %v", name, len(got), len(want), err)
+			}
+			whole++
+		}
+		return whole
+	}
+	for _, c := range []struct {
+		name    string
+		pull    bool
+		killFar bool
+	}{{"push, near", false, false}, {"push, far", false, true}, {"pull, near", true, false}, {"pull, far", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(uint64(len(c.name)), 8))
+			to := t.TempDir() + "/"
+			args := []string{from, "host:" + to}
+			if c.pull {
+				args = []string{"host:" + from, to}
+			}
+			for range kills {
+				cmd, farPid := near(t, args...)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(20+r.IntN(200)) * time.Millisecond)
+				victim := cmd.Process.Pid
+				if c.killFar {
+					victim = farPid()
+				}
+				if victim > 1 {
+					_ = syscall.Kill(victim, syscall.SIGKILL)
+				}
+				err := cmd.Wait()
+				t.Logf("killed: %v, %d files are whole", err, check(to))
+			}
+			cmd, _ := near(t, args...)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if n := check(to); n != len(sizes) {
+				t.Errorf("%d of %d files are there", n, len(sizes))
+			}
+			left, _ := filepath.Glob(filepath.Join(to, filepath.Base(from), ".plait-part-*"))
+			if len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+		})
+	}
+}

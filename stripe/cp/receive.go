@@ -1,0 +1,353 @@
+package cp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// receiver writes what a sender offers, below one directory.
+type receiver struct {
+	s        *stream
+	root     *os.Root
+	names    []string // of the sources, below root
+	checksum bool
+	progress *Progress
+
+	open    map[uint64]*incoming // files that are wanted
+	current *incoming            // the one whose data comes
+	dirs    []entry              // whose modes and times are set at the end
+	lastID  uint64
+}
+
+// incoming is a file that is wanted.
+type incoming struct {
+	entry
+	name   string    // below root
+	kept   hash.Hash // of what is there of it already, offset bytes
+	offset int64
+	adopt  bool // what is there is the destination itself, not a part
+	part   *os.File
+	at     int64
+	sum    hash.Hash
+	failed bool // the sender has been told; what still comes of it is dropped
+}
+
+// runReceiver takes everything from the sender at the other end.
+func runReceiver(s *stream, r request, p *Progress) error {
+	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}}
+	var err error
+	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
+		_ = s.send(msgProblem, problem{Path: r.To, Why: cause(err)})
+		_ = s.flush()
+		return fmt.Errorf("%s: %s", r.To, cause(err))
+	}
+	defer rc.root.Close()
+	defer func() {
+		if rc.current != nil && rc.current.part != nil {
+			rc.current.part.Close()
+		}
+	}()
+	var buf []byte
+	for {
+		if s.idle() {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+		kind, body, err := s.next(&buf)
+		if err != nil {
+			return err
+		}
+		if kind == msgEnd {
+			break
+		}
+		if err := rc.take(kind, body); err != nil {
+			return err
+		}
+	}
+	rc.finishDirs()
+	if err := s.send(msgBye, struct{}{}); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// place opens the directory to write below, and gives the sources their names in it, as cp(1) does.
+func place(to string, names []string, into bool) (*os.Root, []string, error) {
+	to, err := home(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range names {
+		if !filepath.IsLocal(n) || strings.Contains(n, "/") {
+			return nil, nil, fmt.Errorf("%q is no name for a file", n)
+		}
+	}
+	info, err := os.Stat(to)
+	switch {
+	case err == nil && info.IsDir():
+	case err == nil && into:
+		return nil, nil, errors.New("is no directory, and must be one")
+	case errors.Is(err, fs.ErrNotExist) && into:
+		if err := os.Mkdir(to, 0o777); err != nil {
+			return nil, nil, err
+		}
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		root, err := os.OpenRoot(filepath.Dir(to))
+		return root, []string{filepath.Base(to)}, err
+	default:
+		return nil, nil, err
+	}
+	root, err := os.OpenRoot(to)
+	return root, names, err
+}
+
+// take does what a message says. An error is one of the connection; what goes wrong with a file is told to the sender.
+func (rc *receiver) take(kind byte, body []byte) error {
+	switch kind {
+	case msgEntry:
+		e, err := decode[entry](kind, body)
+		if err != nil {
+			return err
+		}
+		return rc.takeEntry(e)
+	case msgTotal:
+		t, err := decode[total](kind, body)
+		rc.progress.total(t)
+		return err
+	case msgProblem:
+		p, err := decode[problem](kind, body)
+		rc.progress.tell(Problem{p.Path, p.Why, p.Fine})
+		return err
+	case msgBegin:
+		b, err := decode[begin](kind, body)
+		if err != nil {
+			return err
+		}
+		return rc.begin(b)
+	case msgData:
+		return rc.data(body)
+	case msgDone:
+		d, err := decode[done](kind, body)
+		if err != nil {
+			return err
+		}
+		return rc.done(d)
+	}
+	return fmt.Errorf("%w: message %q from the sender", errBroken, kind)
+}
+
+// takeEntry makes what is complete at once, and asks for a file's data.
+func (rc *receiver) takeEntry(e entry) error {
+	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || e.Path != "" && !filepath.IsLocal(e.Path) {
+		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
+	}
+	rc.lastID = e.ID
+	name := path.Join(rc.names[e.Source], e.Path)
+	e.Mode &= 0o777
+	var err error
+	switch e.Kind {
+	case isDir:
+		err = rc.makeDir(name, e)
+	case isLink:
+		err = rc.makeLink(name, e)
+	case isFile:
+		return rc.ask(&incoming{entry: e, name: name})
+	default:
+		return fmt.Errorf("%w: entry of kind %q", errBroken, e.Kind)
+	}
+	if err != nil {
+		return rc.refuse(e, name, err)
+	}
+	return rc.s.send(msgKept, kept{ID: e.ID})
+}
+
+// refuse says that an entry is not copied.
+func (rc *receiver) refuse(e entry, name string, err error) error {
+	p := problem{ID: e.ID, Path: filepath.Join(rc.root.Name(), name), Why: advice(err)}
+	rc.progress.tell(Problem{p.Path, p.Why, false})
+	if e.Kind == isFile {
+		rc.progress.settle(failed, e.Size)
+	}
+	return rc.s.send(msgProblem, p)
+}
+
+// advice is the cause of an error and what to do.
+func advice(err error) string {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return cause(err) + "; make room and run the same command again, it goes on where it stopped"
+	}
+	return cause(err)
+}
+
+// makeDir makes a directory that can be written to for now.
+func (rc *receiver) makeDir(name string, e entry) error {
+	err := rc.root.Mkdir(name, 0o700)
+	if errors.Is(err, fs.ErrExist) || name == "." {
+		var info fs.FileInfo
+		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
+			return errors.New("is there and no directory")
+		}
+		if err == nil && info.Mode().Perm()&0o700 != 0o700 {
+			err = rc.root.Chmod(name, info.Mode().Perm()|0o700)
+		}
+	}
+	if err == nil && name != "." {
+		e.Path = name
+		rc.dirs = append(rc.dirs, e)
+	}
+	return err
+}
+
+// finishDirs gives directories their modes and times, inner ones first.
+func (rc *receiver) finishDirs() {
+	for i := len(rc.dirs) - 1; i >= 0; i-- {
+		d := rc.dirs[i]
+		err := rc.root.Chmod(d.Path, fs.FileMode(d.Mode))
+		if err == nil {
+			err = rc.root.Chtimes(d.Path, time.Time{}, time.Unix(0, d.MTime))
+		}
+		if err != nil {
+			rc.progress.tell(Problem{d.Path, cause(err), false})
+		}
+	}
+}
+
+// makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it.
+func (rc *receiver) makeLink(name string, e entry) error {
+	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
+		return nil
+	}
+	if info, err := rc.root.Lstat(name); err == nil {
+		if info.IsDir() {
+			return errors.New("a directory is in the way of a link")
+		}
+		if err := rc.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	return rc.root.Symlink(e.Target, name)
+}
+
+// ask says what is needed of a file: nothing, the rest, or all of it.
+func (rc *receiver) ask(in *incoming) error {
+	info, err := rc.root.Lstat(in.name)
+	switch {
+	case err == nil && info.IsDir():
+		return rc.refuse(in.entry, in.name, errors.New("a directory is in the way of a file"))
+	case err == nil && info.Mode().IsRegular() && info.Size() == in.Size && !rc.checksum && info.ModTime().UnixNano() == in.MTime:
+		if info.Mode().Perm() != fs.FileMode(in.Mode) {
+			if err := rc.root.Chmod(in.name, fs.FileMode(in.Mode)); err != nil {
+				return rc.refuse(in.entry, in.name, err)
+			}
+		}
+		rc.progress.settle(before, in.Size)
+		return rc.s.send(msgKept, kept{in.ID, true})
+	}
+	if err == nil && rc.checksum && info.Mode().IsRegular() && info.Size() == in.Size {
+		in.adopt = rc.keep(in, in.name) == nil && in.offset == in.Size
+	}
+	if !in.adopt {
+		_ = rc.keep(in, partOf(in.name))
+	}
+	w := want{ID: in.ID, Offset: in.offset}
+	if in.offset > 0 {
+		w.Sum = in.kept.Sum(nil)
+	}
+	rc.open[in.ID] = in
+	return rc.s.send(msgWant, w)
+}
+
+// begin opens the part of the file whose data follows.
+func (rc *receiver) begin(b begin) error {
+	in := rc.open[b.ID]
+	if in == nil || rc.current != nil || b.Offset != 0 && b.Offset != in.offset {
+		return fmt.Errorf("%w: data of entry %d from %d", errBroken, b.ID, b.Offset)
+	}
+	delete(rc.open, b.ID)
+	rc.current = in
+	in.at, in.sum = b.Offset, sha256.New()
+	if b.Offset > 0 {
+		in.sum = in.kept
+	}
+	rc.progress.Bytes.Add(b.Offset)
+	if in.adopt = in.adopt && b.Offset == in.Size; in.adopt {
+		return nil
+	}
+	var err error
+	if in.part, err = rc.openPart(partOf(in.name), in.at); err != nil {
+		return rc.give(in, err)
+	}
+	return nil
+}
+
+// give gives a file up.
+func (rc *receiver) give(in *incoming, err error) error {
+	in.failed = true
+	if err := rc.refuse(in.entry, in.name, err); err != nil {
+		return err
+	}
+	return rc.s.flush() // the sender stops sending it
+}
+
+// data writes some of the current file.
+func (rc *receiver) data(b []byte) error {
+	in := rc.current
+	if in == nil || in.at+int64(len(b)) > in.Size {
+		return fmt.Errorf("%w: more data than the file has", errBroken)
+	}
+	in.at += int64(len(b))
+	rc.progress.Bytes.Add(int64(len(b)))
+	rc.progress.SentBytes.Add(int64(len(b)))
+	if in.failed {
+		return nil
+	}
+	in.sum.Write(b)
+	if _, err := in.part.Write(b); err != nil {
+		return rc.give(in, err)
+	}
+	return nil
+}
+
+// done verifies the current file and puts it in its place.
+func (rc *receiver) done(d done) error {
+	in := rc.current
+	if in == nil {
+		return fmt.Errorf("%w: the end of no file", errBroken)
+	}
+	rc.current = nil
+	if in.part != nil {
+		defer in.part.Close()
+	}
+	if in.failed {
+		return nil
+	}
+	var err error
+	whole := in.at == in.Size && bytes.Equal(in.sum.Sum(nil), d.Sum)
+	switch {
+	case d.Error != "":
+		err = errors.New(d.Error)
+	case !whole:
+		err = errors.New("its content is not what was sent; copy it again")
+	default:
+		err = rc.commit(in)
+	}
+	if err != nil {
+		if in.part != nil && (in.at == 0 || d.Error == "" && !whole) {
+			_ = rc.root.Remove(partOf(in.name)) // nothing to go on from
+		}
+		return rc.refuse(in.entry, in.name, err)
+	}
+	rc.progress.settle(copied, in.Size)
+	return rc.s.send(msgKept, kept{ID: in.ID})
+}

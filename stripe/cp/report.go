@@ -1,0 +1,228 @@
+package cp
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"plait.dev/plait/stripe"
+)
+
+// Reporter is told how a copy goes.
+type Reporter interface {
+	Problem(Problem)
+	Progress(Snapshot)
+	// End is called last. err is nil if everything was copied.
+	End(s Snapshot, err error)
+}
+
+// Snapshot is how far a copy is.
+type Snapshot struct {
+	Files      uint64 // settled: copied, there before, or failed
+	TotalFiles uint64 // 0 as long as it is not known
+	Copied     uint64 // files that were sent
+	Kept       uint64 // files that were there before
+	Failed     uint64 // things that could not be copied
+	Bytes      int64  // content that is there now
+	TotalBytes int64  // 0 as long as it is not known
+	SentBytes  int64  // content that was sent
+	Bps        float64
+	Links      []stripe.LinkStats
+}
+
+func snapshot(c *stripe.Conn, p *Progress) Snapshot {
+	s := Snapshot{Files: p.Files.Load(), Copied: p.Copied.Load(), Kept: p.Kept.Load(), Failed: p.Failures(), Bytes: p.Bytes.Load(), SentBytes: p.SentBytes.Load(), Links: c.Stats()}
+	if p.TotalKnown.Load() {
+		s.TotalFiles, s.TotalBytes = p.TotalFiles.Load(), p.TotalBytes.Load()
+	}
+	for _, l := range s.Links {
+		s.Bps += l.SendBps + l.ReceiveBps
+	}
+	return s
+}
+
+// left is how long the rest takes at the present rate; 0 if that cannot be said.
+func (s Snapshot) left() time.Duration {
+	if s.TotalBytes <= s.Bytes || s.Bps < 1 {
+		return 0
+	}
+	return time.Duration(float64(s.TotalBytes-s.Bytes) * 8 / s.Bps * float64(time.Second)).Round(time.Second)
+}
+
+// Text reports to people: a line that is written over, if the output is a terminal of so many columns, problems, and a last line.
+type Text struct {
+	Out     io.Writer
+	Columns int             // of the terminal; 0: it is none
+	Named   map[string]bool // links the user asked for by name
+	Quiet   bool            // problems only
+
+	mu      sync.Mutex
+	started time.Time
+	told    map[string]string // last words about a link
+	drawn   bool
+}
+
+// Problem implements Reporter.
+func (t *Text) Problem(p Problem) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line(fmt.Sprintf("plait: %s: %s", p.Path, p.Why))
+}
+
+// line writes one above the progress.
+func (t *Text) line(text string) {
+	if t.drawn {
+		fmt.Fprint(t.Out, "\r\x1b[K")
+		t.drawn = false
+	}
+	fmt.Fprintln(t.Out, text)
+}
+
+// Progress implements Reporter.
+func (t *Text) Progress(s Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.started.IsZero() {
+		t.started, t.told = time.Now(), map[string]string{}
+	}
+	t.tellLinks(s)
+	if t.Columns == 0 || t.Quiet {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", size(s.Bytes))
+	if s.TotalBytes > 0 {
+		fmt.Fprintf(&b, " of %s, %d of %d files", size(s.TotalBytes), s.Files, s.TotalFiles)
+	}
+	fmt.Fprintf(&b, ", %s", rate(s.Bps))
+	if left := s.left(); left > 0 {
+		fmt.Fprintf(&b, ", %v left", left)
+	}
+	for _, l := range s.Links {
+		if len(l.Paths) > 0 {
+			fmt.Fprintf(&b, " | %s %s", l.Name, rate(l.SendBps+l.ReceiveBps))
+		}
+	}
+	line := b.String()
+	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), t.Columns-1)])
+	t.drawn = true
+}
+
+// linkGrace is how long a link may take before its want of a path is told.
+const linkGrace = 3 * time.Second
+
+// tellLinks says when a link that was asked for cannot be used, and when it can again.
+func (t *Text) tellLinks(s Snapshot) {
+	if time.Since(t.started) < linkGrace {
+		return
+	}
+	for _, l := range s.Links {
+		if !t.Named[l.Name] {
+			continue
+		}
+		words := ""
+		switch {
+		case len(l.Paths) > 0 && l.Paths[0].State == stripe.Spent:
+			words = "has reached its cap, and is used no more"
+		case len(l.Paths) == 0 && l.Error != "":
+			words = "is not used: " + l.Error
+		}
+		if before, known := t.told[l.Name]; before != words {
+			t.told[l.Name] = words
+			if words == "" && known {
+				words = "is used again"
+			}
+			t.line("plait: link " + l.Name + " " + words)
+		}
+	}
+}
+
+// End implements Reporter.
+func (t *Text) End(s Snapshot, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.Quiet {
+		return
+	}
+	var by []string
+	for _, l := range s.Links {
+		switch n := l.SentBytes + l.ReceivedBytes; {
+		case n > 0:
+			by = append(by, fmt.Sprintf("%s %s", l.Name, size(int64(n))))
+		case l.Error != "":
+			by = append(by, fmt.Sprintf("%s not used (%s)", l.Name, l.Error))
+		}
+	}
+	t.line(fmt.Sprintf("%d files copied (%s), %d there before, %d problems; by link: %s", s.Copied, size(s.SentBytes), s.Kept, s.Failed, strings.Join(by, ", ")))
+}
+
+// JSON reports to programs: an object on a line for each event.
+type JSON struct {
+	Out io.Writer
+	mu  sync.Mutex
+}
+
+func (j *JSON) write(v any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = json.NewEncoder(j.Out).Encode(v)
+}
+
+// Problem implements Reporter.
+func (j *JSON) Problem(p Problem) {
+	j.write(struct {
+		Event string
+		Problem
+	}{"problem", p})
+}
+
+// Progress implements Reporter.
+func (j *JSON) Progress(s Snapshot) {
+	j.write(struct {
+		Event string
+		Snapshot
+	}{"progress", s})
+}
+
+// End implements Reporter.
+func (j *JSON) End(s Snapshot, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	j.write(struct {
+		Event string
+		Snapshot
+		Error string `json:",omitempty"`
+	}{"end", s, text})
+}
+
+// size is bytes for people.
+func size(n int64) string {
+	f, unit := float64(n), "B"
+	for _, u := range []string{"kB", "MB", "GB", "TB"} {
+		if f < 1000 {
+			break
+		}
+		f, unit = f/1000, u
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, unit)
+}
+
+// rate is bits per second for people.
+func rate(bps float64) string {
+	unit := "bit/s"
+	for _, u := range []string{"kbit/s", "Mbit/s", "Gbit/s"} {
+		if bps < 1000 {
+			break
+		}
+		bps, unit = bps/1000, u
+	}
+	return fmt.Sprintf("%.1f %s", bps, unit)
+}

@@ -1,0 +1,123 @@
+package cp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/ssh"
+)
+
+// Job is a copy between this host and another one.
+type Job struct {
+	Host    string   // as ssh names it
+	Pull    bool     // from there to here
+	Sources []string // without the host
+	To      string
+	Options
+	SSH ssh.Options
+}
+
+// ErrPartly is what Run ends with when the connection was good and something could not be copied.
+var ErrPartly = errors.New("not everything was copied")
+
+// Parse makes a job of the arguments of cp: sources, and a destination. Either all sources or the destination are at a host:
+// host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name.
+func Parse(args []string) (Job, error) {
+	if len(args) < 2 {
+		return Job{}, errors.New("give what to copy, and where to: plait cp SRC... DST")
+	}
+	last := len(args) - 1
+	var j Job
+	toHost, to := operand(args[last])
+	j.To = to
+	for i, a := range args[:last] {
+		host, source := operand(a)
+		if i > 0 && host != j.Host {
+			return j, fmt.Errorf("%s and %s are on different hosts; copy from one at a time", args[0], a)
+		}
+		j.Host = host
+		j.Sources = append(j.Sources, source)
+	}
+	switch {
+	case j.Host != "" && toHost != "":
+		return j, fmt.Errorf("%s and %s are both on other hosts; run plait cp on one of them", args[0], args[last])
+	case j.Host == "" && toHost == "":
+		return j, fmt.Errorf("%s and %s are both on this host; name the other one, as in user@host:path", args[0], args[last])
+	}
+	j.Pull = j.Host != ""
+	if !j.Pull {
+		j.Host = toHost
+	}
+	return j, nil
+}
+
+// operand takes apart host and path.
+func operand(arg string) (host, path string) {
+	i := strings.Index(arg, ":")
+	if at := strings.Index(arg, "["); at >= 0 && (at == 0 || arg[at-1] == '@') {
+		if end := strings.Index(arg, "]:"); end > at {
+			return arg[:at] + arg[at+1:end], arg[end+2:]
+		}
+	}
+	if slash := strings.Index(arg, "/"); i <= 0 || slash >= 0 && slash < i {
+		return "", arg
+	}
+	return arg[:i], arg[i+1:]
+}
+
+// Run copies, and tells out how it goes.
+func (j Job) Run(ctx context.Context, out Reporter) error {
+	conn, err := ssh.Dial(ctx, j.Host, j.SSH)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	p := NewProgress(out.Problem)
+	ended, reported := make(chan struct{}), make(chan struct{})
+	go func() { defer close(reported); watch(conn.Conn, p, out, ended) }()
+	if j.Pull {
+		err = Pull(conn, j.Sources, j.To, j.Options, p)
+	} else {
+		err = Push(conn, j.Sources, j.To, j.Options, p)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Abort()
+	} else {
+		err = conn.Close()
+	}
+	close(ended)
+	<-reported
+	if err == nil && p.Failures() > 0 {
+		err = ErrPartly
+	}
+	out.End(snapshot(conn.Conn, p), err)
+	if err != nil && !errors.Is(err, ErrPartly) {
+		err = fmt.Errorf("%w; run the same command again, it goes on where it stopped", err)
+	}
+	return err
+}
+
+// reportEvery is how often progress is told.
+const reportEvery = 500 * time.Millisecond
+
+// watch reports progress until it is over.
+func watch(c *stripe.Conn, p *Progress, out Reporter, ended <-chan struct{}) {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			out.Progress(snapshot(c, p))
+		}
+	}
+}

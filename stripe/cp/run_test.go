@@ -1,0 +1,56 @@
+package cp
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/stripe"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		args, host, sources, to string
+		pull                    bool
+	}{
+		{"a b host:dir", "host", "a b", "dir", false},
+		{"a user@host:", "user@host", "a", "", false},
+		{"user@[2001:db8::1]:a:b .", "user@2001:db8::1", "a:b", ".", true},
+		{"[::1]:x y", "::1", "x", "y", true},
+		{"h:a h:b ./c:d", "h", "a b", "./c:d", true},
+	} {
+		j, err := Parse(strings.Fields(c.args))
+		if err != nil || j.Host != c.host || j.Pull != c.pull || !slices.Equal(j.Sources, strings.Fields(c.sources)) || j.To != c.to {
+			t.Errorf("%s: %+v, %v", c.args, j, err)
+		}
+	}
+	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts"} {
+		if j, err := Parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v; want %q", args, j, err, want)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	var out strings.Builder
+	text := &Text{Out: &out, Columns: 120, Named: map[string]bool{"wwan0": true}}
+	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Links: []stripe.LinkStats{
+		{Name: "eth0", SendBps: 1e9, SentBytes: 1e9, Paths: []stripe.PathStats{{State: stripe.Working}}}, {Name: "wwan0", Error: "no route to 192.0.2.1"}}}
+	text.Progress(s)
+	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 Gbit/s\x1b[K"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	out.Reset()
+	text.started = time.Now().Add(-linkGrace)
+	text.Progress(s)
+	text.Progress(s)
+	if got := out.String(); strings.Count(got, "plait: link wwan0 is not used: no route to 192.0.2.1\n") != 1 {
+		t.Errorf("%q", got)
+	}
+	out.Reset()
+	text.End(s, nil)
+	if got, want := out.String(), "\r\x1b[K1 files copied (1.0 GB), 0 there before, 0 problems; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

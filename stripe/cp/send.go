@@ -1,0 +1,272 @@
+package cp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"sync"
+)
+
+// maxOpen is how many entries may wait for the receiver's answer: enough for a round trip of 1 s at 1000 files a second.
+const maxOpen = 1024
+
+// sender offers entries and sends the files that are wanted.
+type sender struct {
+	s        *stream
+	sources  []string
+	progress *Progress
+
+	mu      sync.Mutex
+	changed sync.Cond
+	open    map[uint64]offered // entries without a final answer
+	wanted  []want
+	walked  bool  // there are no more entries
+	err     error // ends everything
+}
+
+// offered is an entry and where it is.
+type offered struct {
+	entry
+	file string
+}
+
+// runSender copies the sources to the receiver at the other end.
+func runSender(s *stream, sources []string, p *Progress) error {
+	se := &sender{s: s, sources: sources, progress: p, open: map[uint64]offered{}}
+	se.changed.L = &se.mu
+	go se.runCount()
+	go se.runWalk()
+	heard := make(chan error, 1)
+	go func() {
+		err := se.runHear()
+		se.fail(err)
+		heard <- err
+	}()
+	if err := se.runData(); err != nil {
+		se.fail(err)
+		return err
+	}
+	if err := s.send(msgEnd, struct{}{}); err != nil {
+		return err
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return <-heard
+}
+
+func (se *sender) fail(err error) {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if se.err == nil && err != nil {
+		se.err = err
+	}
+	se.changed.Broadcast()
+}
+
+// runHear takes the receiver's answers until it says goodbye.
+func (se *sender) runHear() error {
+	var buf []byte
+	for {
+		kind, body, err := se.s.next(&buf)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case msgWant:
+			w, err := decode[want](kind, body)
+			if err != nil {
+				return err
+			}
+			se.mu.Lock()
+			se.wanted = append(se.wanted, w)
+			excess := len(se.wanted) > maxOpen
+			se.changed.Broadcast()
+			se.mu.Unlock()
+			if excess {
+				return errBroken
+			}
+		case msgKept:
+			k, err := decode[kept](kind, body)
+			if err != nil {
+				return err
+			}
+			if err := se.settle(k.ID, outcomeOf(k.Before)); err != nil {
+				return err
+			}
+		case msgProblem:
+			p, err := decode[problem](kind, body)
+			if err != nil {
+				return err
+			}
+			se.progress.tell(Problem{p.Path, p.Why, p.Fine})
+			if p.ID == 0 {
+				return fmt.Errorf("%s: %s", p.Path, p.Why)
+			}
+			if err := se.settle(p.ID, failed); err != nil {
+				return err
+			}
+		case msgBye:
+			return nil
+		default:
+			return fmt.Errorf("%w: message %q from the receiver", errBroken, kind)
+		}
+	}
+}
+
+// settle closes an entry.
+func (se *sender) settle(id uint64, how outcome) error {
+	se.mu.Lock()
+	o, ok := se.open[id]
+	delete(se.open, id)
+	se.changed.Broadcast()
+	se.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%w: an answer to nothing", errBroken)
+	}
+	if o.Kind == isFile {
+		se.progress.settle(how, o.Size)
+	}
+	return nil
+}
+
+// outcome is what became of a file.
+type outcome int
+
+const (
+	copied outcome = iota
+	before         // it was there
+	failed
+)
+
+func outcomeOf(there bool) outcome {
+	if there {
+		return before
+	}
+	return copied
+}
+
+// settle counts a file that is done with. What was sent of it has been counted.
+func (p *Progress) settle(how outcome, size int64) {
+	p.Files.Add(1)
+	switch how {
+	case copied:
+		p.Copied.Add(1)
+	case before:
+		p.Kept.Add(1)
+		p.Bytes.Add(size)
+	}
+}
+
+// runData sends the files that are wanted until there are no more.
+func (se *sender) runData() error {
+	buf := make([]byte, dataBytes)
+	for {
+		se.mu.Lock()
+		if len(se.wanted) == 0 {
+			se.mu.Unlock()
+			if err := se.s.flush(); err != nil {
+				return err
+			}
+			se.mu.Lock()
+		}
+		for len(se.wanted) == 0 && se.err == nil && (len(se.open) > 0 || !se.walked) {
+			se.changed.Wait()
+		}
+		if se.err != nil || len(se.wanted) == 0 {
+			err := se.err
+			se.mu.Unlock()
+			return err
+		}
+		w := se.wanted[0]
+		se.wanted = se.wanted[1:]
+		o, ok := se.open[w.ID]
+		se.mu.Unlock()
+		if !ok || o.Kind != isFile || w.Offset < 0 || w.Offset > o.Size {
+			return fmt.Errorf("%w: it wants what was not offered", errBroken)
+		}
+		if err := se.sendFile(o, w, buf); err != nil {
+			return err
+		}
+	}
+}
+
+// sendFile sends one file. What goes wrong with the file is told to the receiver; an error is the connection's.
+func (se *sender) sendFile(o offered, w want, buf []byte) error {
+	f, err := os.Open(o.file)
+	if err != nil {
+		return se.abandon(w.ID, err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	from, err := skip(f, sum, w)
+	if err != nil {
+		return se.abandon(w.ID, err)
+	}
+	if err := se.s.send(msgBegin, begin{w.ID, from}); err != nil {
+		return err
+	}
+	se.progress.Bytes.Add(from)
+	left := o.Size - from
+	for left > 0 {
+		if !se.isOpen(w.ID) { // the receiver has given it up
+			return se.s.send(msgDone, done{Error: "given up"})
+		}
+		n, err := f.Read(buf[:min(left, int64(len(buf)))])
+		if n > 0 {
+			sum.Write(buf[:n])
+			left -= int64(n)
+			if err := se.s.sendBytes(msgData, buf[:n]); err != nil {
+				return err
+			}
+			se.progress.Bytes.Add(int64(n))
+			se.progress.SentBytes.Add(int64(n))
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return se.s.send(msgDone, done{Error: cause(err)})
+		}
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != o.Size || info.ModTime().UnixNano() != o.MTime || left > 0 {
+		return se.s.send(msgDone, done{Error: "changed while it was copied; copy it again"})
+	}
+	return se.s.send(msgDone, done{Sum: sum.Sum(nil)})
+}
+
+func (se *sender) isOpen(id uint64) bool {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	_, ok := se.open[id]
+	return ok
+}
+
+// abandon ends a file that cannot be read, before its data.
+func (se *sender) abandon(id uint64, err error) error {
+	if err := se.s.send(msgBegin, begin{ID: id}); err != nil {
+		return err
+	}
+	return se.s.send(msgDone, done{Error: cause(err)})
+}
+
+// skip reads what the receiver has already into the sum. If it is not the same, the file is sent from its beginning.
+func skip(f *os.File, sum hash.Hash, w want) (int64, error) {
+	if w.Offset == 0 {
+		return 0, nil
+	}
+	n, err := io.CopyN(sum, f, w.Offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if n == w.Offset && bytes.Equal(sum.Sum(nil), w.Sum) {
+		return n, nil
+	}
+	sum.Reset()
+	_, err = f.Seek(0, io.SeekStart)
+	return 0, err
+}

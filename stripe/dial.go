@@ -1,0 +1,372 @@
+package stripe
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// stagger is how long a pair may take to get its path before another one is tried beside it (RFC 8305 has 250 ms).
+	stagger = 250 * time.Millisecond
+	// rivalAfter is how long a path may be silent before a new connection is tried beside it. TCP alone would try again later and
+	// later: after a minute of silence it takes up to a minute to notice that the link is back.
+	rivalAfter = 500 * time.Millisecond
+	// connectTime is the least time an attempt gets: less than TCP's first retransmission of a SYN (1 s, RFC 6298) would help nothing.
+	connectTime = time.Second
+	// connectTimeMax and pauseMax are what attempts and the pauses between them grow to while a pair has never worked.
+	connectTimeMax = 10 * time.Second
+	pauseMax       = 30 * time.Second
+	// pauseAgain is the pause after a failure on a pair that has worked.
+	pauseAgain = 200 * time.Millisecond
+)
+
+// dialer keeps a session's paths, between the links of this host and those of the listener.
+type dialer struct {
+	c     *Conn
+	cfg   *Config
+	tls   *tls.Config
+	hosts []Peer // as Dial was told
+
+	changed signal
+	mu      sync.Mutex
+	told    []Peer // by the listener
+	created bool   // the listener knows the session
+	paths   uint32 // numbers given
+	targets map[pair]*target
+	missing map[string]string // links that are named and not there
+}
+
+// target is a pair that is to have a path.
+type target struct {
+	cancel context.CancelFunc
+	tries  []try
+	since  time.Time // when it was begun, or failed after having worked
+	path   *path     // the last one
+	works  bool
+	failed int // attempts, since it worked
+	err    error
+	retry  signal
+}
+
+// Dial connects to a listener at host:port, of which there may be several: its addresses on all its links, or some of them; it tells
+// the others itself. Dial returns as soon as there is one path; the others follow, and paths are made and dropped as links come
+// and go until the connection is closed. ctx is for Dial only.
+func Dial(ctx context.Context, cfg *Config, addrs ...string) (*Conn, error) {
+	peers, err := resolve(ctx, addrs)
+	if err != nil {
+		return nil, err
+	}
+	return DialPeers(ctx, cfg, peers)
+}
+
+// DialPeers is Dial with what [Listener.Peers] told.
+func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
+	conf, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	d := &dialer{cfg: cfg, tls: conf, hosts: peers, changed: newSignal(), targets: map[pair]*target{}, missing: map[string]string{}}
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	d.c = newConn(id, PublicKey{}, cfg)
+	d.c.hear = d.hear
+	d.c.failures = d.failures
+	first, stopped := make(chan error, 1), make(chan struct{})
+	run, cancel := context.WithCancel(context.Background())
+	d.c.onFinish = cancel
+	go d.c.runWatch()
+	go func() { defer close(stopped); d.runPairs(run, first) }()
+	select {
+	case err = <-first:
+	case <-ctx.Done():
+		err = errors.Join(context.Cause(ctx), d.errors())
+	}
+	if err != nil {
+		d.c.finish(net.ErrClosed, "")
+		<-stopped
+		return nil, fmt.Errorf("stripe: no path to the peer:\n%w", err)
+	}
+	return d.c, nil
+}
+
+// resolve makes a peer's link of each address.
+func resolve(ctx context.Context, addrs []string) ([]Peer, error) {
+	if len(addrs) == 0 {
+		return nil, errors.New("stripe: dial: no address; give host:port")
+	}
+	var out []Peer
+	for _, a := range addrs {
+		host, service, err := net.SplitHostPort(a)
+		if err != nil {
+			return nil, fmt.Errorf("stripe: dial %q: %w; give host:port", a, err)
+		}
+		port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+		if err != nil {
+			return nil, fmt.Errorf("stripe: dial %q: %w", a, err)
+		}
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, fmt.Errorf("stripe: dial %q: %w", a, err)
+		}
+		p := Peer{Link: host}
+		for _, ip := range ips {
+			p.Addrs = append(p.Addrs, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// hear takes the listener's list of its links. It is called with the session locked.
+func (d *dialer) hear(peers []Peer) {
+	peers = peers[:min(len(peers), maxPeers)]
+	for i := range peers {
+		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
+	}
+	go func() {
+		d.mu.Lock()
+		d.told = peers
+		d.mu.Unlock()
+		d.changed.signal()
+	}()
+}
+
+// peers are the listener's links, as Dial was told and as it tells itself. A link keeps the name it had first; what only Dial was
+// told stays: the address of a NAT, for instance.
+func (d *dialer) peers() []Peer {
+	out := slices.Clone(d.hosts)
+	for _, p := range d.told {
+		i := slices.IndexFunc(out, func(q Peer) bool {
+			return q.Link == p.Link || slices.ContainsFunc(q.Addrs, func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })
+		})
+		if i < 0 {
+			out = append(out, p)
+			continue
+		}
+		out[i].Addrs = append(slices.Clone(p.Addrs), slices.DeleteFunc(slices.Clone(out[i].Addrs), func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })...)
+	}
+	return out
+}
+
+// runPairs has a goroutine for each pair that is to have a path, until the session ends. first hears of the first path, or that
+// there is no hope of one.
+func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
+	events := watchLinks(ctx)
+	tick := time.NewTicker(stagger)
+	defer tick.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		links, err := d.cfg.links()
+		if err == nil {
+			d.update(ctx, links, &running)
+		}
+		if created, hopeless := d.state(); created || err != nil || hopeless {
+			if err == nil && !created {
+				err = d.errors()
+			}
+			select {
+			case first <- err:
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			d.retry()
+		case <-d.changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// update starts and stops targets so that they are what choose says.
+func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGroup) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	d.missing = map[string]string{}
+	for name := range d.cfg.Links {
+		if !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }) {
+			d.missing[name] = "there is no such interface, or it is down, or has no address"
+		}
+	}
+	wanted := map[pair]way{}
+	for _, w := range choose(ways(links, d.peers()), d.works, func(p pair) bool { return d.doubtful(p, now) }) {
+		wanted[w.pair] = w
+	}
+	for p, t := range d.targets {
+		w, ok := wanted[p]
+		if !ok {
+			t.cancel()
+			delete(d.targets, p)
+			continue
+		}
+		t.tries = w.tries
+		if t.path != nil && !w.begins(t.path.wire.LocalAddr()) {
+			go t.path.end(errLinkGone)
+		}
+	}
+	for p, w := range wanted {
+		if d.targets[p] == nil {
+			of, cancel := context.WithCancel(ctx)
+			t := &target{cancel: cancel, since: now, tries: w.tries, retry: newSignal()}
+			d.targets[p] = t
+			running.Add(1)
+			go func() { defer running.Done(); d.runPair(of, p, t) }()
+		}
+	}
+}
+
+func (d *dialer) works(p pair) bool { return d.targets[p] != nil && d.targets[p].works }
+
+func (d *dialer) doubtful(p pair, now time.Time) bool {
+	t := d.targets[p]
+	return t != nil && !t.works && (t.failed > 0 || now.Sub(t.since) >= stagger)
+}
+
+// retry ends pauses: a change on this host may have cured what failed.
+func (d *dialer) retry() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.targets {
+		t.retry.signal()
+	}
+}
+
+// state reports whether there was a path ever, and whether every pair has failed.
+func (d *dialer) state() (created, hopeless bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.targets {
+		if t.failed == 0 {
+			return d.created, false
+		}
+	}
+	return d.created, true
+}
+
+// errors joins why pairs have no path.
+func (d *dialer) errors() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(d.missing)) {
+		all = append(all, fmt.Errorf("link %s: %s", name, d.missing[name]))
+	}
+	for p, t := range d.targets {
+		if t.err != nil {
+			all = append(all, fmt.Errorf("link %s: %w", p.link, t.err))
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("no link of this host has an address of the same family as the peer's")
+	}
+	return errors.Join(all...)
+}
+
+// failures tells why links have no path, by name. Those with one are left out.
+func (d *dialer) failures() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := maps.Clone(d.missing)
+	for p, t := range d.targets {
+		if !t.works && t.err != nil {
+			out[p.link] = t.err.Error()
+		}
+	}
+	for p, t := range d.targets {
+		if t.works {
+			delete(out, p.link)
+		}
+	}
+	return out
+}
+
+var errLinkGone = errors.New("the link or its address is gone")
+
+// runPair keeps a path between a pair until ctx ends.
+func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
+	worked := false
+	for n := 0; ctx.Err() == nil; n++ {
+		d.mu.Lock()
+		to, old := t.tries[n%len(t.tries)], t.path
+		d.mu.Unlock()
+		p, err := d.connect(ctx, to, between, old, d.patience(old, t.failed))
+		if err != nil && ctx.Err() != nil {
+			break
+		}
+		d.mu.Lock()
+		t.err, t.works = err, err == nil
+		pause := pauseAgain
+		if err == nil {
+			t.path, t.failed, worked = p, 0, true
+		} else if t.failed++; !worked {
+			pause = min(pauseMax, connectTime/2<<min(t.failed, 10))
+		}
+		d.mu.Unlock()
+		d.changed.signal()
+		if err == nil {
+			p.untilSilent(ctx)
+			d.mu.Lock()
+			t.works, t.since = false, time.Now()
+			d.mu.Unlock()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-t.retry:
+		case <-time.After(pause):
+		}
+	}
+	select {
+	case <-d.c.done: // the session closes its paths itself
+	default:
+		if t.path != nil {
+			t.path.end(errLinkGone)
+		}
+	}
+}
+
+// patience is how long an attempt may take.
+func (d *dialer) patience(last *path, failed int) time.Duration {
+	if last == nil {
+		return min(connectTimeMax, 2*connectTime<<min(failed, 10))
+	}
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	return max(connectTime, 4*last.flight.srtt)
+}
+
+// untilSilent returns when the path has ended, or owes an answer for too long, or ctx ends.
+func (p *path) untilSilent(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.done:
+			return
+		case now := <-tick.C:
+			p.c.mu.Lock()
+			since := p.flight.silentSince()
+			p.c.mu.Unlock()
+			if !since.IsZero() && now.Sub(since) > rivalAfter {
+				return
+			}
+		}
+	}
+}

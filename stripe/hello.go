@@ -1,0 +1,104 @@
+package stripe
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// unknownSession is what a listener answers to a dialer that joins what is no more.
+const unknownSession = "no such session"
+
+// connect makes a path, and has it take the place of another one if there is one.
+func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, timeout time.Duration) (*path, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	w, rtt, err := dialTCP(ctx, t.from, t.to, d.tls)
+	if err != nil {
+		return nil, err
+	}
+	key, err := peerKey(w.ConnectionState())
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	d.mu.Lock()
+	d.paths++
+	h := hello{Version: version, Session: d.c.id[:], Create: !d.created, Path: d.paths, Policy: d.cfg.Links[between.link], Link: between.link, To: between.to}
+	d.mu.Unlock()
+	if old != nil {
+		h.Replaces = old.id
+	}
+	stop := context.AfterFunc(ctx, func() { _ = w.SetDeadline(time.Unix(1, 0)) })
+	err = greet(w, h)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		w.Close()
+		if errors.Is(err, ErrClosedByPeer) && !h.Create {
+			d.c.finish(err, "")
+		}
+		return nil, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err)
+	}
+	own := h.Policy
+	h.Policy = Policy{} // the listener's is not known
+	p, err := d.c.attach(w, h, own, rtt)
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.created {
+		d.created, d.c.peerKey = true, key
+	}
+	return p, nil
+}
+
+// greet says hello and waits for the answer.
+func greet(w wire, h hello) error {
+	if _, err := w.Write(appendJSON(nil, frameHello, h)); err != nil {
+		return err
+	}
+	f, err := readFrame(w, make([]byte, maxFrame))
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &alert):
+		return fmt.Errorf("the peer does not accept this end's key: %w", err)
+	case err != nil:
+		return err
+	case f.kind == frameWelcome:
+		return nil
+	case f.kind == frameClose && string(f.body) == unknownSession:
+		return closedByPeer(unknownSession)
+	case f.kind == frameClose:
+		return fmt.Errorf("the peer refuses: %s", f.body)
+	}
+	return fmt.Errorf("peer answers hello with frame %d", f.kind)
+}
+
+// readHello reads a dialer's hello and checks it.
+func readHello(w wire) (hello, error) {
+	f, err := readFrame(w, make([]byte, maxFrame))
+	if err != nil {
+		return hello{}, err
+	}
+	var h hello
+	if f.kind != frameHello {
+		return h, fmt.Errorf("peer begins with frame %d", f.kind)
+	}
+	if err := json.Unmarshal(f.body, &h); err != nil {
+		return h, fmt.Errorf("hello: %w", err)
+	}
+	switch {
+	case h.Version != version:
+		return h, fmt.Errorf("this end speaks version %d of the protocol, not %d; use the same release of plait at both ends", version, h.Version)
+	case len(h.Session) != 16 || h.Path == 0 || len(h.Link) > 64 || len(h.To) > 256:
+		return h, errors.New("hello is out of range")
+	}
+	return h, h.Policy.Validate()
+}

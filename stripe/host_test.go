@@ -1,0 +1,331 @@
+package stripe
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
+)
+
+// The test binary is also the two programs that run in namespaces: without rights, each a process of its own.
+func TestMain(m *testing.M) {
+	switch os.Getenv("STRIPE_TEST_ROLE") {
+	case "listen":
+		listenRole()
+	case "dial":
+		dialRole()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// report is a line a program writes.
+type report struct {
+	Peers []Peer
+	Sum   string
+	Bytes int
+	Stall time.Duration // longest time nothing was read
+	Links []LinkStats
+	Err   string
+}
+
+func say(r report) { _ = json.NewEncoder(os.Stdout).Encode(r) }
+
+// roleKeys are the keys of the two programs, of seeds everybody knows.
+func roleKeys() (dial, listen PrivateKey) {
+	_ = dial.UnmarshalText([]byte("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="))
+	_ = listen.UnmarshalText([]byte("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="))
+	return dial, listen
+}
+
+// listenRole takes one connection, reads it to the end and answers with the sum.
+func listenRole() {
+	dial, listen := roleKeys()
+	l, err := Listen(&Config{Key: listen, Peers: []PublicKey{dial.Public()}}, ":0")
+	if err != nil {
+		say(report{Err: err.Error()})
+		return
+	}
+	say(report{Peers: l.Peers()})
+	c, err := l.Accept()
+	if err != nil {
+		say(report{Err: err.Error()})
+		return
+	}
+	h, r, last := sha256.New(), report{}, time.Now()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buf)
+		h.Write(buf[:n])
+		r.Stall = max(r.Stall, time.Since(last))
+		last = time.Now()
+		if r.Bytes += n; err != nil {
+			break
+		}
+	}
+	r.Sum = fmt.Sprintf("%x", h.Sum(nil))
+	r.Links = c.(*Conn).Stats()
+	say(r)
+	c.Close()
+}
+
+// dialRole connects, sends as many bytes as it is told, at least as long as it is told, and says every 50 ms what its links do.
+func dialRole() {
+	dial, listen := roleKeys()
+	cfg := Config{Key: dial, Peers: []PublicKey{listen.Public()}}
+	if err := json.Unmarshal([]byte(os.Getenv("STRIPE_TEST_LINKS")), &cfg.Links); err != nil {
+		say(report{Err: err.Error()})
+		return
+	}
+	c, err := Dial(context.Background(), &cfg, strings.Split(os.Getenv("STRIPE_TEST_TO"), ",")...)
+	if err != nil {
+		say(report{Err: err.Error()})
+		return
+	}
+	n, _ := strconv.Atoi(os.Getenv("STRIPE_TEST_BYTES"))
+	go func() {
+		for {
+			say(report{Links: c.Stats()})
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	data := noise(n, 9)
+	_, err = c.Write(data)
+	r := report{Sum: fmt.Sprintf("%x", sha256.Sum256(data)), Bytes: n}
+	if err == nil {
+		err = c.Close()
+	}
+	if err != nil {
+		r.Err = err.Error()
+	}
+	r.Links = c.Stats()
+	say(r)
+}
+
+// world is two hosts, joined by links.
+type world struct {
+	testing.TB
+	client, server string // namespaces
+	program        string
+}
+
+func newWorld(t testing.TB, links int, rate string) *world {
+	rung.Netns(t)
+	name := fmt.Sprintf("plait-stripe-%d-%d", os.Getpid(), rand.Uint32N(1<<16))
+	w := &world{TB: t, client: name + "c", server: name + "s"}
+	for _, ns := range []string{w.client, w.server} {
+		w.run("ip", "netns", "add", ns)
+		t.Cleanup(func() { w.run("ip", "netns", "del", ns) })
+		w.run("ip", "-n", ns, "link", "set", "lo", "up")
+	}
+	for i := range links {
+		w.link(i)
+		w.addr(i)
+		for ns, dev := range map[string]string{w.client: "c", w.server: "s"} {
+			w.run("tc", "-n", ns, "qdisc", "add", "dev", fmt.Sprint(dev, i), "root", "tbf", "rate", rate, "burst", "64k", "latency", "50ms")
+		}
+	}
+	w.program = filepath.Join(t.TempDir(), "stripe.test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(w.program, self, 0o755)
+	}
+	for dir := filepath.Dir(w.program); err == nil && dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) run(name string, args ...string) {
+	w.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		w.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+func (w *world) link(i int) {
+	w.run("ip", "-n", w.client, "link", "add", fmt.Sprint("c", i), "type", "veth", "peer", "name", fmt.Sprint("s", i), "netns", w.server)
+}
+
+func (w *world) addr(i int) {
+	for ns, end := range map[string]int{w.client: 1, w.server: 2} {
+		dev := fmt.Sprint(map[int]string{1: "c", 2: "s"}[end], i)
+		w.run("ip", "-n", ns, "link", "set", dev, "up")
+		w.run("ip", "-n", ns, "addr", "replace", fmt.Sprintf("10.78.%d.%d/24", i, end), "dev", dev)
+	}
+}
+
+// program is one that runs.
+type program struct {
+	reports chan report // closed at its end
+	last    report      // valid then
+}
+
+// start runs a program as nobody.
+func (w *world) start(ns string, env ...string) *program {
+	w.Helper()
+	cmd := exec.Command(w.program)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = netns.Start(ns, cmd)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	p := &program{reports: make(chan report, 1000)}
+	go func() {
+		defer close(p.reports)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var r report
+			if json.Unmarshal(lines.Bytes(), &r) == nil {
+				p.last = r
+				p.reports <- r
+			}
+		}
+	}()
+	return p
+}
+
+// transfer sends bytes from client to server over links; during runs meanwhile.
+func (w *world) transfer(bytes int, links string, during func(near *program)) (sent, got report) {
+	w.Helper()
+	far := w.start(w.server, "STRIPE_TEST_ROLE=listen")
+	hello := <-far.reports
+	if len(hello.Peers) == 0 {
+		w.Fatalf("the listener says %+v", hello)
+	}
+	near := w.start(w.client, "STRIPE_TEST_ROLE=dial", "STRIPE_TEST_TO="+hello.Peers[0].Addrs[0].String(), "STRIPE_TEST_LINKS="+links, fmt.Sprint("STRIPE_TEST_BYTES=", bytes))
+	if during != nil {
+		during(near)
+	}
+	for range near.reports {
+	}
+	for range far.reports {
+	}
+	sent, got = near.last, far.last
+	if sent.Err != "" || got.Sum != sent.Sum || got.Bytes != bytes {
+		w.Fatalf("sent %+v\ngot %+v", sent, got)
+	}
+	for _, l := range sent.Links {
+		w.Logf("%s: %d KB, %d KB of them copies, %s", l.Name, l.SentBytes>>10, l.CopiedBytes>>10, l.Error)
+	}
+	return sent, got
+}
+
+// carried is how many bytes a link has sent.
+func (r report) carried(link string) int {
+	for _, l := range r.Links {
+		if l.Name == link {
+			return int(l.SentBytes)
+		}
+	}
+	return 0
+}
+
+// until waits until a link has sent more than it had.
+func until(p *program, link string, more int) time.Duration {
+	start, first := time.Now(), -1
+	for r := range p.reports {
+		if first < 0 {
+			first = r.carried(link)
+		}
+		if r.carried(link) > first+more {
+			break
+		}
+	}
+	return time.Since(start)
+}
+
+func TestHostUsesAllLinksWithoutRights(t *testing.T) {
+	w := newWorld(t, 3, "20mbit")
+	sent, _ := w.transfer(6e6, "null", nil)
+	for _, link := range []string{"c0", "c1", "c2"} {
+		if n := sent.carried(link); n < 6e6/4 {
+			t.Errorf("%s carried %d bytes of 6 MB, less than a quarter", link, n)
+		}
+	}
+}
+
+func TestHostUsesNamedLinksOnly(t *testing.T) {
+	w := newWorld(t, 3, "20mbit")
+	sent, _ := w.transfer(2e6, `{"c1":{},"c0":{"Share":0.25}}`, nil)
+	if share := float64(sent.carried("c0")) / 2e6; sent.carried("c2") != 0 || share > 0.4 || share < 0.1 {
+		t.Errorf("c2 carried %d bytes, c0 %.2f of all; want none and 0.25, and what it carried before c1 was there", sent.carried("c2"), share)
+	}
+}
+
+func TestHostLinkComes(t *testing.T) {
+	w := newWorld(t, 1, "20mbit")
+	w.link(1)
+	w.transfer(8e6, "null", func(near *program) {
+		until(near, "c0", 1e6)
+		w.addr(1)
+		if took := until(near, "c1", 0); took > time.Second {
+			t.Errorf("a new link was used after %v; want 1 s", took)
+		} else {
+			t.Logf("used after %v", took)
+		}
+	})
+}
+
+func TestHostLinkGoes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		how  []string
+	}{
+		{"address", []string{"addr", "del", "10.78.0.1/24", "dev", "c0"}},
+		{"down", []string{"link", "set", "c0", "down"}},
+		{"gone", []string{"link", "del", "c0"}},
+		{"silent", []string{"neigh", "replace", "10.78.0.2", "lladdr", "02:00:00:00:00:01", "dev", "c0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 2, "20mbit")
+			_, got := w.transfer(8e6, "null", func(near *program) {
+				until(near, "c0", 1e6)
+				w.run("ip", append([]string{"-n", w.client}, c.how...)...)
+			})
+			t.Logf("longest stall %v", got.Stall)
+			if got.Stall > time.Second { // 300 ms are proved in virtual time; here processes may wait for a CPU
+				t.Errorf("nothing was read for %v", got.Stall)
+			}
+		})
+	}
+}
+
+// All links go, and others come, with other addresses.
+func TestHostRoams(t *testing.T) {
+	w := newWorld(t, 1, "20mbit")
+	w.link(1)
+	w.transfer(6e6, "null", func(near *program) {
+		until(near, "c0", 1e6)
+		w.run("ip", "-n", w.client, "link", "set", "c0", "down")
+		time.Sleep(2 * time.Second)
+		w.addr(1)
+		// The listener cannot tell its new address while there is no path: it is reached at the one the dialer knows.
+		w.run("ip", "-n", w.client, "route", "add", "10.78.0.2", "via", "10.78.1.2", "dev", "c1")
+		w.run("ip", "-n", w.server, "link", "set", "s0", "up")
+		if took := until(near, "c1", 1e6); took > 5*time.Second {
+			t.Errorf("went on after %v", took)
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Link is an interface of this host that is up and has addresses to send from.
+type Link struct {
+	Name  string
+	Addrs []netip.Prefix // with the length of the subnet's prefix; the preferred ones first
+}
+
+// Links returns the links this host has now, by the order of their interfaces. Loopback is the last one.
+func Links() ([]Link, error) {
+	var interfaces []netlink.Link
+	var addrs []netlink.Addr
+	err := error(netlink.ErrDumpInterrupted)
+	for tries := 0; tries < 10 && errors.Is(err, netlink.ErrDumpInterrupted); tries++ { // something changed meanwhile
+		if interfaces, err = netlink.LinkList(); err == nil {
+			addrs, err = netlink.AddrList(nil, netlink.FAMILY_ALL)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stripe: list interfaces and addresses: %w", err)
+	}
+	var links, loopback []Link
+	for _, i := range interfaces {
+		l := Link{Name: i.Attrs().Name}
+		if i.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 { // IFF_RUNNING follows up to a second later
+			continue
+		}
+		for _, a := range addrs {
+			if p := usable(a); a.LinkIndex == i.Attrs().Index && p.IsValid() {
+				l.Addrs = append(l.Addrs, p)
+			}
+		}
+		switch {
+		case len(l.Addrs) == 0:
+		case i.Attrs().RawFlags&unix.IFF_LOOPBACK != 0:
+			loopback = append(loopback, l)
+		default:
+			links = append(links, l)
+		}
+	}
+	return append(links, loopback...), nil
+}
+
+// usable is the address if one can send from it: not one that is being checked or on its way out, nor one that is only good
+// on its own link.
+func usable(a netlink.Addr) netip.Prefix {
+	addr, ok := netip.AddrFromSlice(a.IP)
+	ones, _ := a.Mask.Size()
+	if !ok || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED|unix.IFA_F_DEPRECATED) != 0 || addr.Unmap().IsLinkLocalUnicast() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(addr.Unmap(), ones)
+}
+
+// watchLinks sends a value at each change of interfaces, addresses or routes of this host, until ctx ends. No rights are needed.
+func watchLinks(ctx context.Context) <-chan struct{} {
+	changed := newSignal()
+	go func() {
+		for ctx.Err() == nil {
+			if !watchOnce(ctx, changed) {
+				sleep(ctx, time.Second) // no netlink, or events were lost
+			}
+			changed.signal()
+		}
+	}()
+	return changed
+}
+
+// watchOnce subscribes and forwards until the subscription ends.
+func watchOnce(ctx context.Context, changed signal) bool {
+	done := make(chan struct{})
+	defer close(done)
+	links, addrs, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64), make(chan netlink.RouteUpdate, 64)
+	if netlink.LinkSubscribe(links, done) != nil || netlink.AddrSubscribe(addrs, done) != nil || netlink.RouteSubscribe(routes, done) != nil {
+		return false
+	}
+	ok := true
+	for ok && ctx.Err() == nil {
+		select {
+		case _, ok = <-links:
+		case _, ok = <-addrs:
+		case _, ok = <-routes:
+		case <-ctx.Done():
+			return true
+		}
+		changed.signal()
+	}
+	return ok
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// source is where a path begins: an address of a link.
+type source struct {
+	link string
+	addr netip.Addr
+}
+
+// from picks the address of a link to reach an address of the peer from: of the same family, best in the same subnet.
+func (l Link) from(to netip.Addr) (s source, near bool) {
+	s.link = l.Name
+	for _, a := range l.Addrs {
+		switch {
+		case a.Addr().Is4() != to.Is4() || a.Addr().IsLoopback() != to.IsLoopback():
+		case a.Contains(to) && a.Bits() < to.BitLen() || a.Addr() == to:
+			return source{l.Name, a.Addr()}, true
+		case !s.addr.IsValid():
+			s.addr = a.Addr()
+		}
+	}
+	return s, false
+}
+
+// Peer is a link of the peer, with the addresses it listens on.
+type Peer struct {
+	Link  string
+	Addrs []netip.AddrPort
+}
+
+// maxPeers and maxPeerAddrs bound what a listener may announce.
+const (
+	maxPeers     = 32
+	maxPeerAddrs = 4
+)
+
+// announce makes the list for the peer: where links of this host can be reached at a port. Loopback is of use only to this
+// host, so it is told only if there is nothing else.
+func announce(links []Link, only func(Link) bool, port uint16) []Peer {
+	var out []Peer
+	for _, l := range links {
+		loopback := l.Addrs[0].Addr().IsLoopback()
+		if only != nil && !only(l) || loopback && len(out) > 0 || len(out) == maxPeers {
+			continue
+		}
+		p := Peer{Link: l.Name}
+		for _, a := range l.Addrs[:min(len(l.Addrs), maxPeerAddrs)] {
+			p.Addrs = append(p.Addrs, netip.AddrPortFrom(a.Addr(), port))
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -1,0 +1,281 @@
+package stripe
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// greetTime is how long a dialer may take from TCP's handshake to its hello.
+	greetTime = 10 * time.Second
+	// maxGreeting bounds connections that have not said who they are.
+	maxGreeting = 256
+	// defaultMaxConns bounds sessions, maxWaiting those that wait for Accept.
+	defaultMaxConns = 1000
+	maxWaiting      = 16
+	// remember is how long the name of a session that has ended stays known, so that a late path does not begin it again.
+	remember = 2 * greetTime
+)
+
+// Listener accepts connections of [Dial], each over many paths. It implements [net.Listener].
+type Listener struct {
+	cfg      *Config
+	tls      *tls.Config
+	tcp      *net.TCPListener
+	accepted chan *Conn
+	greeting chan struct{} // has room for another dialer
+	stop     context.CancelFunc
+	done     <-chan struct{}
+
+	mu       sync.Mutex
+	sessions map[[16]byte]*Conn
+	ended    map[[16]byte]bool
+	links    []Link
+}
+
+// Listen listens at host:port. An empty host is all links of this host, as they come and go; port 0 is any free one, which Addr tells.
+// A connection goes on after Close of its Listener, but gets no more paths.
+func Listen(cfg *Config, addr string) (*Listener, error) {
+	conf, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	tcp, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("stripe: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Listener{cfg: cfg, tls: conf, tcp: tcp.(*net.TCPListener), accepted: make(chan *Conn, maxWaiting), greeting: make(chan struct{}, maxGreeting), stop: stop,
+		done: ctx.Done(), sessions: map[[16]byte]*Conn{}, ended: map[[16]byte]bool{}}
+	if l.links, err = Links(); err != nil {
+		stop()
+		tcp.Close()
+		return nil, err
+	}
+	go l.runLinks(ctx)
+	go l.runAccept(ctx)
+	return l, nil
+}
+
+// Accept waits for the next connection. It is a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.done:
+		return nil, &net.OpError{Op: "accept", Net: "stripe", Addr: l.Addr(), Err: net.ErrClosed}
+	}
+}
+
+// Close stops listening.
+func (l *Listener) Close() error {
+	l.stop()
+	return l.tcp.Close()
+}
+
+// Addr is the address that is listened on.
+func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
+
+// Peers are the addresses at which this host's links can be reached now, to be given to a dialer.
+func (l *Listener) Peers() []Peer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.tcp.Addr().(*net.TCPAddr).AddrPort()
+	only := l.cfg.allows
+	if addr := at.Addr().Unmap(); !addr.IsUnspecified() {
+		return []Peer{{Link: linkOf(l.links, addr), Addrs: []netip.AddrPort{netip.AddrPortFrom(addr, at.Port())}}}
+	}
+	return announce(l.links, only, at.Port())
+}
+
+// linkOf names the link that has an address.
+func linkOf(links []Link, addr netip.Addr) string {
+	for _, l := range links {
+		for _, a := range l.Addrs {
+			if a.Addr() == addr {
+				return l.Name
+			}
+		}
+	}
+	return addr.String()
+}
+
+// runLinks keeps the list of links, and tells dialers when it changes.
+func (l *Listener) runLinks(ctx context.Context) {
+	events := watchLinks(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+		}
+		links, err := Links()
+		if err != nil {
+			continue
+		}
+		l.mu.Lock()
+		l.links = links
+		sessions := make([]*Conn, 0, len(l.sessions))
+		for _, c := range l.sessions {
+			sessions = append(sessions, c)
+		}
+		l.mu.Unlock()
+		for _, c := range sessions {
+			c.linksChanged(links)
+		}
+	}
+}
+
+// linksChanged ends paths whose address is gone, and tells the dialer about the others.
+func (c *Conn) linksChanged(links []Link) {
+	var gone []*path
+	c.mu.Lock()
+	for _, p := range c.paths {
+		at, err := netip.ParseAddrPort(p.wire.LocalAddr().String())
+		if addr := at.Addr().Unmap(); err == nil && !addr.IsLoopback() && linkOf(links, addr) == addr.String() {
+			gone = append(gone, p)
+			continue
+		}
+		p.linksDue = true
+		p.wakeUp()
+	}
+	c.mu.Unlock()
+	for _, p := range gone {
+		p.end(errors.New("link or address is gone"))
+	}
+}
+
+// runAccept takes connections, each in a goroutine of its own until it has become a path.
+func (l *Listener) runAccept(ctx context.Context) {
+	for {
+		conn, err := l.tcp.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			sleep(ctx, 100*time.Millisecond) // out of file descriptors, for instance
+			continue
+		}
+		select {
+		case l.greeting <- struct{}{}:
+			go func() {
+				defer func() { <-l.greeting }()
+				if l.welcome(conn) != nil {
+					conn.Close()
+				}
+			}()
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// welcome makes a path of a connection.
+func (l *Listener) welcome(conn *net.TCPConn) error {
+	start := time.Now()
+	if err := conn.SetDeadline(start.Add(greetTime)); err != nil {
+		return err
+	}
+	w, err := newTCPWire(conn, func(c net.Conn) *tls.Conn { return tls.Server(c, l.tls) })
+	if err != nil {
+		return err
+	}
+	if err := w.Handshake(); err != nil {
+		return err
+	}
+	rtt := time.Since(start) // one round trip, and some computing
+	key, err := peerKey(w.ConnectionState())
+	if err != nil {
+		return err
+	}
+	h, err := readHello(w)
+	if err != nil {
+		return refuse(w, err)
+	}
+	local := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	l.mu.Lock()
+	h.To, h.Link = h.Link, linkOf(l.links, local)
+	l.mu.Unlock()
+	if !l.cfg.allows(Link{Name: h.Link}) {
+		return refuse(w, fmt.Errorf("link %s of this host is not to be used", h.Link))
+	}
+	c, err := l.session(h, key)
+	if err != nil {
+		return refuse(w, err)
+	}
+	if _, err := w.Write(appendFrame(nil, frameWelcome, nil)); err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if _, err := c.attach(w, h, l.cfg.Links[h.Link], rtt); err != nil {
+		return refuse(w, err)
+	}
+	l.offer(c)
+	return nil
+}
+
+// offer gives a session to Accept, once.
+func (l *Listener) offer(c *Conn) {
+	l.mu.Lock()
+	fresh := !c.offered
+	c.offered = true
+	l.mu.Unlock()
+	if fresh {
+		select {
+		case l.accepted <- c:
+		case <-l.done:
+			c.finish(net.ErrClosed, "the listener is closed")
+		}
+	}
+}
+
+// refuse tells the dialer why.
+func refuse(w wire, err error) error {
+	text := err.Error()
+	_, _ = w.Write(appendFrame(nil, frameClose, []byte(text[:min(len(text), 1000)])))
+	return err
+}
+
+// session finds the session of a hello, or makes it. It belongs to the key that began it.
+func (l *Listener) session(h hello, key PublicKey) (*Conn, error) {
+	id := [16]byte(h.Session)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.sessions[id]
+	switch {
+	case c != nil && c.peerKey == key:
+		return c, nil
+	case c != nil || !h.Create || l.ended[id]:
+		return nil, errors.New(unknownSession)
+	case len(l.sessions) >= cmp.Or(l.cfg.MaxConns, defaultMaxConns) || len(l.accepted) == maxWaiting:
+		return nil, errors.New("too many connections; try again later")
+	}
+	c = newConn(id, key, l.cfg)
+	c.peers = l.Peers
+	c.onFinish = func() { l.forget(id) }
+	l.sessions[id] = c
+	go c.runWatch()
+	return c, nil
+}
+
+// forget takes out a session that has ended.
+func (l *Listener) forget(id [16]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sessions, id)
+	l.ended[id] = true
+	time.AfterFunc(remember, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.ended, id)
+	})
+}

@@ -1,0 +1,114 @@
+// Package measure finds what the links to another host give, by using them.
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/pipe"
+	"plait.dev/plait/stripe/ssh"
+)
+
+const (
+	// warm is left out: TCP looks for the rate at first.
+	warm = 2 * time.Second
+	// during is measured.
+	during = 3 * time.Second
+)
+
+// Link is what one link of this host gave while all of them were full.
+type Link struct {
+	Link    string
+	ToBps   float64       // bits per second of the stream, without headers
+	FromBps float64       // the same
+	RTT     time.Duration // to the peer's acknowledgement, with full queues
+	Error   string        // why the link was not used
+}
+
+// Links fills all links to a host, then all from it.
+func Links(ctx context.Context, host string, opt ssh.Options) ([]Link, error) {
+	links := map[string]*Link{}
+	at := func(s stripe.LinkStats) *Link {
+		if links[s.Name] == nil {
+			links[s.Name] = &Link{Link: s.Name}
+		}
+		l := links[s.Name]
+		l.Error = s.Error
+		for _, p := range s.Paths {
+			l.RTT = max(l.RTT, p.RTT)
+		}
+		return l
+	}
+	err := fill(ctx, host, "cat > /dev/null", zeros{}, opt, func(before, after stripe.LinkStats) {
+		at(after).ToBps = 8 * float64(after.SentBytes-before.SentBytes) / during.Seconds()
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = fill(ctx, host, "exec cat /dev/zero", eternal{ctx}, opt, func(before, after stripe.LinkStats) {
+		at(after).FromBps = 8 * float64(after.ReceivedBytes-before.ReceivedBytes) / during.Seconds()
+	})
+	var out []Link
+	for _, l := range links {
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b Link) int { return cmp.Compare(a.Link, b.Link) })
+	return out, err
+}
+
+var errMeasured = errors.New("measured")
+
+// fill runs a command that fills the links and tells what each did.
+func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Options, tell func(before, after stripe.LinkStats)) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	measured := make(chan struct{})
+	_, err := pipe.Run(ctx, host, command, in, io.Discard, opt, func(c *stripe.Conn) {
+		go func() {
+			defer close(measured)
+			if wait(ctx, warm) != nil {
+				return
+			}
+			before := map[string]stripe.LinkStats{}
+			for _, l := range c.Stats() {
+				before[l.Name] = l
+			}
+			if wait(ctx, during) != nil {
+				return
+			}
+			for _, l := range c.Stats() {
+				tell(before[l.Name], l)
+			}
+			stop(errMeasured)
+		}()
+	})
+	if errors.Is(err, errMeasured) {
+		<-measured
+		return nil
+	}
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// zeros is a stream without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// eternal is an input on which nothing comes.
+type eternal struct{ ctx context.Context }
+
+func (e eternal) Read([]byte) (int, error) { <-e.ctx.Done(); return 0, io.EOF }

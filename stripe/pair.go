@@ -1,0 +1,114 @@
+package stripe
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// pair is a link of this host and one of the peer: what a path is made between.
+type pair struct{ link, to string }
+
+// way is a pair with the addresses to try, in order.
+type way struct {
+	pair
+	near  bool // a common subnet
+	order int
+	tries []try
+}
+
+type try struct {
+	from source
+	to   netip.AddrPort
+}
+
+// begins reports whether an address, with a port, is one the way begins at.
+func (w way) begins(at net.Addr) bool {
+	local, err := netip.ParseAddrPort(at.String())
+	return err != nil || slices.ContainsFunc(w.tries, func(t try) bool { return t.from.addr == local.Addr().Unmap() })
+}
+
+// ways lists what could be tried at all.
+func ways(links []Link, peers []Peer) []way {
+	var out []way
+	for i, l := range links {
+		for j, p := range peers {
+			w := way{pair: pair{l.Name, p.Link}, order: i + j}
+			for _, to := range p.Addrs {
+				from, near := l.from(to.Addr())
+				switch {
+				case !from.addr.IsValid():
+				case near:
+					w.near = true
+					w.tries = slices.Insert(w.tries, 0, try{from, to})
+				default:
+					w.tries = append(w.tries, try{from, to})
+				}
+			}
+			if len(w.tries) > 0 {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
+// choose picks the pairs to have paths between: those that work, and others until each link at both ends has one. That is as
+// many as the larger side has links, not each with each: a second path over a link adds nothing but another flow. A pair that is doubtful (it has
+// failed, or takes long) stays, but no longer counts, so that its links get another one to try beside it. One that works is given
+// up when both of its links have another one that works.
+func choose(all []way, works, doubtful func(pair) bool) []way {
+	var chosen []way
+	links, peers := map[string]int{}, map[string]int{}
+	add := func(w way) {
+		chosen = append(chosen, w)
+		if !doubtful(w.pair) {
+			links[w.link]++
+			peers[w.to]++
+		}
+	}
+	rest := slices.Clone(all)
+	for _, w := range needed(slices.DeleteFunc(slices.Clone(all), func(w way) bool { return !works(w.pair) })) {
+		add(w)
+	}
+	rest = slices.DeleteFunc(rest, func(w way) bool { return works(w.pair) })
+	for {
+		rest = slices.DeleteFunc(rest, func(w way) bool { return links[w.link] > 0 && peers[w.to] > 0 })
+		if len(rest) == 0 {
+			return chosen
+		}
+		best := slices.MinFunc(rest, func(a, b way) int {
+			return cmp.Or(cmp.Compare(min(links[a.link], 1), min(links[b.link], 1)), cmp.Compare(links[a.link]+peers[a.to], links[b.link]+peers[b.to]),
+				-compareBool(a.near, b.near), cmp.Compare(a.order, b.order), cmp.Compare(a.link, b.link), cmp.Compare(a.to, b.to))
+		})
+		add(best)
+		rest = slices.DeleteFunc(rest, func(w way) bool { return w.pair == best.pair })
+	}
+}
+
+// needed leaves out ways whose links both have another one, those between different subnets first.
+func needed(ways []way) []way {
+	slices.SortStableFunc(ways, func(a, b way) int { return cmp.Or(compareBool(a.near, b.near), cmp.Compare(b.order, a.order)) })
+	for i := 0; i < len(ways); {
+		w := ways[i]
+		link := slices.ContainsFunc(ways, func(v way) bool { return v.link == w.link && v.to != w.to })
+		peer := slices.ContainsFunc(ways, func(v way) bool { return v.to == w.to && v.link != w.link })
+		if link && peer {
+			ways = slices.Delete(ways, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return ways
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}

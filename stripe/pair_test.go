@@ -1,0 +1,43 @@
+package stripe
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestChoose(t *testing.T) {
+	link := func(name, prefix string) Link {
+		return Link{Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(prefix)}}
+	}
+	peer := func(name, addr string) Peer {
+		return Peer{Link: name, Addrs: []netip.AddrPort{netip.MustParseAddrPort(addr + ":1")}}
+	}
+	lan, wifi, lo := link("eth0", "10.0.0.1/24"), link("wlan0", "10.1.0.1/24"), link("lo", "127.0.0.1/8")
+	near0, near1, public, six := peer("s0", "10.0.0.2"), peer("s1", "10.1.0.2"), peer("pub", "198.51.100.1"), peer("six", "[2001:db8::1]")
+	for _, c := range []struct {
+		name            string
+		links           []Link
+		peers           []Peer
+		works, doubtful []pair
+		want            []pair
+	}{
+		{"one address, two links", []Link{lan, wifi}, []Peer{public}, nil, nil, []pair{{"eth0", "pub"}, {"wlan0", "pub"}}},
+		{"same subnets", []Link{lan, wifi, lo}, []Peer{near1, near0}, nil, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}}},
+		{"one link, two addresses", []Link{lan}, []Peer{near0, public}, nil, nil, []pair{{"eth0", "s0"}, {"eth0", "pub"}}},
+		{"no common family", []Link{lan}, []Peer{six}, nil, nil, nil},
+		{"this host", []Link{lan, lo}, []Peer{peer("me", "127.0.0.1")}, nil, nil, []pair{{"lo", "me"}}},
+		{"a doubtful pair gets company", []Link{wifi}, []Peer{near0, near1}, nil, []pair{{"wlan0", "s1"}}, []pair{{"wlan0", "s1"}, {"wlan0", "s0"}}},
+		{"what works stays", []Link{lan, wifi}, []Peer{near0, near1}, []pair{{"eth0", "s1"}, {"wlan0", "s0"}}, nil, []pair{{"eth0", "s1"}, {"wlan0", "s0"}}},
+		{"but not twice", []Link{lan, wifi}, []Peer{near0, near1}, []pair{{"eth0", "s0"}, {"wlan0", "s0"}, {"wlan0", "s1"}}, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}}},
+	} {
+		var got []pair
+		for _, w := range choose(ways(c.links, c.peers), func(p pair) bool { return slices.Contains(c.works, p) }, func(p pair) bool { return slices.Contains(c.doubtful, p) }) {
+			got = append(got, w.pair)
+		}
+		slices.SortFunc(got, func(a, b pair) int { return slices.Index(c.want, a) - slices.Index(c.want, b) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", c.name, got, c.want)
+		}
+	}
+}

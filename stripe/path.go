@@ -1,0 +1,328 @@
+package stripe
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// wire is one path's connection as a carrier makes it: authenticated, encrypted, reliable, in order.
+type wire interface {
+	net.Conn
+	// waitRoom returns when what is written next would leave soon, not wait behind much else; or with the connection's error.
+	waitRoom() error
+	// setAhead says how many bytes may wait to be sent before there is no room.
+	setAhead(bytes int)
+	// buffered reports whether there is more to read at once.
+	buffered() bool
+}
+
+const (
+	// aheadMin waits in the kernel behind what is on its way: more would be decided too early, less would leave gaps.
+	aheadMin = 16 << 10
+	// aheadTime is the same for fast paths, where waking this process costs more than a chunk takes: it wakes 1000 times a second.
+	aheadTime = time.Millisecond
+	// maxBatch is how many chunks are written at once at most.
+	maxBatch = 16
+	// ackEvery is how many chunks are acknowledged together at most, while more are there to be read.
+	ackEvery = 16
+	// retake is how often a path without work asks the scheduler again while anything is under way.
+	retake = 10 * time.Millisecond
+)
+
+// path is one connection of a session. What is not said to be the goroutines' own is guarded by the session's lock.
+type path struct {
+	c      *Conn
+	wire   wire
+	id     uint32
+	link   string // of this host
+	to     string // of the peer
+	flight *flight
+
+	arrived  uint64 // chunks that came
+	unacked  int    // of them, since the last acknowledgement
+	ackDue   bool
+	pongDue  bool
+	pong     uint64
+	pingDue  bool
+	linksDue bool
+	pending  []byte // other frames to send
+	last     bool   // the session ends: nothing follows what is pending
+	asleep   bool
+
+	pingedAt      time.Time
+	receivedBytes uint64
+	in, out       meterRate
+
+	wake chan struct{}
+	done chan struct{} // closed when the path has ended
+	err  error         // why, valid when done is closed
+}
+
+// meterRate is bytes per second, averaged over about a second.
+type meterRate struct {
+	bps    float64
+	before uint64
+}
+
+func (m *meterRate) tick(bytes uint64, d time.Duration) {
+	m.bps += (float64(bytes-m.before)/d.Seconds() - m.bps) * min(1, 2*d.Seconds())
+	m.before = bytes
+}
+
+// control appends what is due besides chunks.
+func (p *path) control(b []byte) []byte {
+	if p.ackDue {
+		b = appendNumbers(b, frameAck, p.arrived, p.c.in.next, p.c.in.limit)
+		p.c.advertised = max(p.c.advertised, p.c.in.limit)
+		p.ackDue, p.unacked = false, 0
+	}
+	if p.pongDue {
+		b = appendNumbers(b, framePong, p.pong)
+		p.pongDue = false
+	}
+	if p.pingDue {
+		b = appendNumbers(b, framePing, uint64(p.pingedAt.UnixNano()))
+		p.pingDue = false
+	}
+	if p.linksDue {
+		b = appendJSON(b, frameLinks, p.c.peers())
+		p.linksDue = false
+	}
+	b = append(b, p.pending...)
+	p.pending = p.pending[:0]
+	return b
+}
+
+// hasControl reports whether control would append anything.
+func (p *path) hasControl() bool {
+	return len(p.pending) > 0 || p.ackDue || p.pongDue || p.pingDue || p.linksDue
+}
+
+// fill appends what to write now.
+func (p *path) fill(b []byte) []byte {
+	if p.err != nil {
+		return b // a chunk taken now would never be missed
+	}
+	b = p.control(b)
+	if p.last {
+		return b
+	}
+	now := time.Now()
+	batch := min(maxBatch, 1+int(p.flight.rate*aheadTime.Seconds()/maxPayload))
+	for range batch {
+		c := p.c.out.take(p.flight, now)
+		if c == nil {
+			break
+		}
+		b = appendData(b, c.number, c.data)
+	}
+	if p.c.out.room() >= p.c.out.maxUnsent()/4 {
+		p.c.writable.signal()
+	}
+	p.asleep = len(b) == 0
+	return b
+}
+
+// wakeUp makes a sleeping writer ask again.
+func (p *path) wakeUp() {
+	if p.asleep {
+		p.asleep = false
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// runWriter sends until the path ends.
+func (p *path) runWriter() {
+	var frames []byte
+	again := time.NewTimer(retake)
+	defer again.Stop()
+	ahead := aheadMin
+	for {
+		p.c.mu.Lock()
+		room := !p.hasControl() && !p.last && !p.c.out.idle()
+		want := max(aheadMin, int(p.flight.rate*aheadTime.Seconds()))
+		p.c.mu.Unlock()
+		if want > 2*ahead || 4*want < ahead {
+			ahead = want
+			p.wire.setAhead(ahead)
+		}
+		if room {
+			if err := p.wire.waitRoom(); err != nil {
+				p.end(err)
+				return
+			}
+		}
+		p.c.mu.Lock()
+		frames = p.fill(frames[:0])
+		last, waiting := p.last, !p.c.out.idle()
+		p.c.mu.Unlock()
+		if len(frames) > 0 {
+			if _, err := p.wire.Write(frames); err != nil {
+				p.end(err)
+				return
+			}
+		}
+		if last {
+			p.finish()
+			return
+		}
+		if len(frames) > 0 {
+			continue
+		}
+		var tick <-chan time.Time
+		if waiting {
+			again.Reset(retake)
+			tick = again.C
+		}
+		select {
+		case <-p.wake:
+		case <-tick:
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// finish waits until the peer has closed the path, too: to close with anything unread would reset the connection, and the
+// peer might lose what was sent last.
+func (p *path) finish() {
+	if half, ok := p.wire.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = p.wire.SetReadDeadline(time.Now().Add(closeWait))
+	<-p.done
+}
+
+// runReader takes what comes until the path ends.
+func (p *path) runReader() {
+	buf := buffers.Get().(*[maxFrame]byte)[:]
+	for {
+		f, err := readFrame(p.wire, buf)
+		if err != nil {
+			p.end(err)
+			return
+		}
+		kept, err := p.receive(f)
+		if err != nil {
+			p.c.finish(fmt.Errorf("stripe: peer breaks the protocol: %w", err), err.Error())
+			p.end(err)
+			return
+		}
+		if kept {
+			buf = buffers.Get().(*[maxFrame]byte)[:]
+		}
+	}
+}
+
+// receive takes a frame. kept says that its body must not be used again.
+func (p *path) receive(f frame) (kept bool, err error) {
+	c := p.c
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.err != nil {
+		return false, nil // too late: what it carried is with other paths
+	}
+	switch f.kind {
+	case frameData:
+		return p.receiveData(f)
+	case frameAck:
+		n, err := readNumbers(f.kind, f.body, 3)
+		if err != nil {
+			return false, err
+		}
+		if err := c.out.ack(p.flight, n[0], n[1], n[2], now); err != nil {
+			return false, err
+		}
+		c.wakeWriters()
+	case framePing:
+		n, err := readNumbers(f.kind, f.body, 1)
+		if err != nil {
+			return false, err
+		}
+		p.pong, p.pongDue = n[0], true
+		p.wakeUp()
+	case framePong:
+		n, err := readNumbers(f.kind, f.body, 1)
+		if err != nil {
+			return false, err
+		}
+		if !p.flight.pingAt.IsZero() && n[0] == uint64(p.pingedAt.UnixNano()) {
+			p.flight.sampleRTT(now.Sub(p.flight.pingAt))
+			p.flight.pingAt, p.flight.lastAck = time.Time{}, now
+		}
+	case frameLinks:
+		var peers []Peer
+		if err := json.Unmarshal(f.body, &peers); err != nil {
+			return false, fmt.Errorf("list of links: %w", err)
+		}
+		c.hear(peers)
+	case frameGone:
+		if len(f.body) != 4 {
+			return false, errors.New("path that is gone: not 4 bytes")
+		}
+		if gone := c.paths[binary.BigEndian.Uint32(f.body)]; gone != nil && gone != p {
+			go gone.end(errGone)
+		}
+	case frameClose:
+		go c.finish(closedByPeer(string(f.body)), "")
+	}
+	return false, nil
+}
+
+// receiveData takes a chunk. Small ones are copied, so that a peer who sends bytes singly does not fill memory with large buffers.
+func (p *path) receiveData(f frame) (kept bool, err error) {
+	data := f.body
+	if kept = len(data) >= maxPayload/4; !kept {
+		data = append([]byte(nil), data...)
+	}
+	fresh, err := p.c.in.insert(f.number, data)
+	if err != nil {
+		return kept, err
+	}
+	if !fresh {
+		kept = false
+	}
+	p.arrived++
+	p.receivedBytes += uint64(len(data))
+	for _, e := range p.flight.ends {
+		e.received += uint64(len(data))
+	}
+	if p.c.in.ready() {
+		p.c.readable.signal()
+	}
+	p.unacked++
+	if p.unacked >= ackEvery || !p.wire.buffered() {
+		p.ackDue = true
+		p.wakeUp()
+	}
+	return kept, nil
+}
+
+// end takes the path out of its session; what it carried goes to the others. Only the first call counts.
+func (p *path) end(err error) {
+	c := p.c
+	c.mu.Lock()
+	select {
+	case <-p.done:
+		c.mu.Unlock()
+		return
+	default:
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errGone
+	}
+	p.err = err
+	close(p.done)
+	c.drop(p)
+	c.mu.Unlock()
+	_ = p.wire.Close()
+}

@@ -1,0 +1,116 @@
+// Package pipe runs a command on another host, with its standard input and output over all links of both.
+package pipe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"time"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/ssh"
+)
+
+// What comes back is blocks: length (4 bytes, big-endian), output. A block of length 0 is the end, and one byte with the command's
+// exit status follows.
+
+// statusUnknown is told for a command that did not end by itself, as shells do.
+const statusUnknown = 255
+
+// Run runs a shell command on a host and returns its exit status. watch, if not nil, sees the connection before any data flows.
+func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer, opt ssh.Options, watch func(*stripe.Conn)) (status int, err error) {
+	opt.Run = command
+	conn, err := ssh.Dial(ctx, host, opt)
+	if err != nil {
+		return 0, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if watch != nil {
+		watch(conn.Conn)
+	}
+	go func() { // it may wait for input when the command has long ended
+		if _, err := io.Copy(conn, in); err == nil {
+			_ = conn.CloseWrite()
+		}
+	}()
+	status, err = unpack(out, conn)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	conn.Abort() // everything has come; what the command did not read is of no use
+	return status, err
+}
+
+// unpack copies blocks to out until the end.
+func unpack(out io.Writer, from io.Reader) (status int, err error) {
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(from, head[:]); err != nil {
+			return 0, err
+		}
+		n := int64(binary.BigEndian.Uint32(head[:]))
+		if n == 0 {
+			_, err := io.ReadFull(from, head[:1])
+			return int(head[0]), err
+		}
+		if _, err := io.CopyN(out, from, n); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// blocks makes blocks of what is written.
+type blocks struct{ to io.Writer }
+
+func (b blocks) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if _, err := b.to.Write(binary.BigEndian.AppendUint32(nil, uint32(len(p)))); err != nil {
+		return 0, err
+	}
+	return b.to.Write(p)
+}
+
+// Serve is the other end: it runs the command. Its standard error is this process's.
+func Serve(conn net.Conn, command string) error {
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = blocks{conn}, os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_, err := io.Copy(stdin, conn)
+		stdin.Close()
+		var gone net.Error
+		if err != nil && (errors.As(err, &gone) || errors.Is(err, stripe.ErrClosedByPeer)) {
+			_ = cmd.Process.Kill() // nobody reads what it says
+		}
+	}()
+	status := byte(0)
+	var ended *exec.ExitError
+	switch err := cmd.Wait(); {
+	case errors.As(err, &ended) && ended.ExitCode() >= 0:
+		status = byte(ended.ExitCode())
+	case err != nil:
+		status = statusUnknown
+	}
+	_, err = conn.Write([]byte{0, 0, 0, 0, status})
+	if err == nil {
+		err = conn.Close()
+	}
+	if err != nil && !errors.Is(err, stripe.ErrClosedByPeer) { // the near side does not wait
+		return fmt.Errorf("tell the end of the command: %w", err)
+	}
+	return nil
+}

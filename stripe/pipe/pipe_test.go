@@ -1,0 +1,49 @@
+package pipe
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/ssh"
+)
+
+// The test binary is also ssh and the far side.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "-G":
+		os.Exit(1)
+	case len(os.Args) > 1 && os.Args[1] == "-T":
+		if err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, run string) error { return Serve(c, run) }}); err != nil {
+			os.Exit(1)
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func TestRun(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := strings.Repeat("0123456789", 300000)
+	for _, c := range []struct {
+		command, in, out string
+		status           int
+	}{
+		{"cat", big, big, 0},
+		{"echo out; exit 7", big, "out\n", 7},
+		{"tr a-z A-Z", "through\n", "THROUGH\n", 0},
+		{"kill -9 $$", "", "", statusUnknown},
+		{"no-such-command 2>/dev/null", "", "", 127},
+	} {
+		var out bytes.Buffer
+		status, err := Run(t.Context(), "host", c.command, strings.NewReader(c.in), &out, ssh.Options{Command: []string{self}}, nil)
+		if err != nil || status != c.status || out.String() != c.out {
+			t.Errorf("%s: status %d, %d bytes, %v; want %d, %d bytes", c.command, status, out.Len(), err, c.status, len(c.out))
+		}
+	}
+}

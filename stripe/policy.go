@@ -1,0 +1,29 @@
+package stripe
+
+import "fmt"
+
+// Policy is what a link may be used for. The zero value is: as much as it gives.
+type Policy struct {
+	// Share is the most of all bytes this link sends while links without a share work, above 0 to 1. 0 is no limit. A link
+	// with a share carries everything if there is no other.
+	Share float64 `json:",omitempty"`
+	// CapBytes is how many bytes may go over the link, both directions together, counted at this end without the headers
+	// of TCP and IP. Then the link is used no more. 0 is no limit.
+	CapBytes uint64 `json:",omitempty"`
+	// Backup is to use the link only while no other one works.
+	Backup bool `json:",omitempty"`
+	// Priority orders links: one of a higher number takes only what has waited 50 ms for each step, so it helps when the
+	// links before it are full. 0 is first; at most 20.
+	Priority int `json:",omitempty"`
+}
+
+// Validate reports what is out of range.
+func (p Policy) Validate() error {
+	switch {
+	case !(p.Share >= 0 && p.Share <= 1):
+		return fmt.Errorf("share %v: use a number above 0, up to 1", p.Share)
+	case p.Priority < 0 || p.Priority > 20:
+		return fmt.Errorf("priority %d: use 0 (first) to 20", p.Priority)
+	}
+	return nil
+}

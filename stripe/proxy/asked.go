@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// SOCKS5 (RFC 1928), as much as a proxy without names and passwords needs.
+const (
+	socks5        = 5
+	socksNoAuth   = 0
+	socksConnect  = 1
+	socksIPv4     = 1
+	socksName     = 3
+	socksIPv6     = 4
+	socksFailure  = 1 // general failure
+	socksNoMethod = 0xff
+	socksRefused  = 7 // command not supported
+)
+
+// asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked.
+func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) error, err error) {
+	first, err := r.Peek(1)
+	if err != nil {
+		return "", nil, err
+	}
+	if first[0] == socks5 {
+		return askedSOCKS(r, w)
+	}
+	return askedHTTP(r, w)
+}
+
+func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) {
+	limited := bufio.NewReader(io.LimitReader(r, 16<<10))
+	q, err := http.ReadRequest(limited)
+	if err != nil {
+		return "", nil, fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
+	}
+	if q.Method != http.MethodConnect {
+		_, _ = io.WriteString(w, "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+		return "", nil, fmt.Errorf("HTTP method %s: only CONNECT is done here", q.Method)
+	}
+	if limited.Buffered() > 0 {
+		return "", nil, errors.New("HTTP: data before the answer to CONNECT")
+	}
+	return q.Host, func(err error) error {
+		status := "200 OK"
+		if err != nil {
+			status = "502 Bad Gateway"
+		}
+		_, err = io.WriteString(w, "HTTP/1.1 "+status+"\r\n\r\n")
+		return err
+	}, nil
+}
+
+func askedSOCKS(r *bufio.Reader, w io.Writer) (string, func(error) error, error) {
+	var b [256]byte
+	if _, err := io.ReadFull(r, b[:2]); err != nil {
+		return "", nil, err
+	}
+	methods := b[2 : 2+min(int(b[1]), len(b)-2)]
+	if _, err := io.ReadFull(r, methods); err != nil {
+		return "", nil, err
+	}
+	if !slices.Contains(methods, socksNoAuth) {
+		_, _ = w.Write([]byte{socks5, socksNoMethod})
+		return "", nil, errors.New("SOCKS5: the program insists on a password")
+	}
+	if _, err := w.Write([]byte{socks5, socksNoAuth}); err != nil {
+		return "", nil, err
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return "", nil, err
+	}
+	reply := func(code byte) error {
+		_, err := w.Write([]byte{socks5, code, 0, socksIPv4, 0, 0, 0, 0, 0, 0})
+		return err
+	}
+	if head[0] != socks5 || head[1] != socksConnect {
+		_ = reply(socksRefused)
+		return "", nil, fmt.Errorf("SOCKS5: command %d: only CONNECT is done here", head[1])
+	}
+	host, err := socksHost(r, head[3])
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := io.ReadFull(r, b[:2]); err != nil {
+		return "", nil, err
+	}
+	target := net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(b[:2]))))
+	return target, func(err error) error {
+		if err != nil {
+			return reply(socksFailure)
+		}
+		return reply(0)
+	}, nil
+}
+
+// socksHost reads an address of a type.
+func socksHost(r io.Reader, kind byte) (string, error) {
+	n := map[byte]int{socksIPv4: 4, socksIPv6: 16}[kind]
+	if kind == socksName {
+		var length [1]byte
+		if _, err := io.ReadFull(r, length[:]); err != nil {
+			return "", err
+		}
+		n = int(length[0])
+	}
+	if n == 0 {
+		return "", fmt.Errorf("SOCKS5: address of type %d", kind)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return "", err
+	}
+	if kind == socksName {
+		return string(b), nil
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return addr.String(), nil
+}

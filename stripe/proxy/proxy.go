@@ -1,0 +1,188 @@
+// Package proxy lets programs that cannot be changed use all links: a SOCKS5 and HTTP CONNECT proxy on this host, whose connections go
+// over all links to another host and on from there.
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"plait.dev/plait/stripe/ssh"
+)
+
+const (
+	// askTime is how long a program may take to say where it wants to go.
+	askTime = 10 * time.Second
+	// connectTime is how long the way there may take.
+	connectTime = 30 * time.Second
+	// maxPrograms is how many connections there may be at once; the far side takes no more than 1000.
+	maxPrograms = 900
+)
+
+// Run offers the proxy at an address of this host until ctx ends, or ssh does.
+func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) error {
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	defer l.Close()
+	opt.Many = true
+	far, err := ssh.Start(ctx, host, opt)
+	if err != nil {
+		return err
+	}
+	defer far.Close()
+	fmt.Fprintf(log, "plait: SOCKS5 and HTTP proxy at %v\n", l.Addr())
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-far.Ended():
+		}
+		l.Close()
+	}()
+	room := make(chan struct{}, maxPrograms)
+	for {
+		program, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, net.ErrClosed):
+			return errors.New("proxy: ssh has ended; start it again")
+		case err != nil:
+			time.Sleep(100 * time.Millisecond) // out of file descriptors, for instance
+			continue
+		}
+		room <- struct{}{}
+		go func() {
+			defer func() { <-room }()
+			defer program.Close()
+			if err := carry(ctx, program, far); err != nil {
+				fmt.Fprintln(log, "plait: proxy:", err)
+			}
+		}()
+	}
+}
+
+// carry serves one program.
+func carry(ctx context.Context, program net.Conn, far *ssh.Far) error {
+	if err := program.SetDeadline(time.Now().Add(askTime)); err != nil {
+		return err
+	}
+	r := bufio.NewReader(program)
+	target, answer, err := asked(r, program)
+	if err != nil {
+		return fmt.Errorf("%v: %w", program.RemoteAddr(), err)
+	}
+	if err := program.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	conn, err := reach(ctx, target, far)
+	if e := answer(err); err != nil || e != nil {
+		return errors.Join(err, e)
+	}
+	relay(begun{program.(half), r}, conn)
+	return nil
+}
+
+// begun is a connection of which something has been read ahead.
+type begun struct {
+	half
+	r *bufio.Reader
+}
+
+func (b begun) Read(p []byte) (int, error) { return b.r.Read(p) }
+
+// reach has the far side connect to a target.
+func reach(ctx context.Context, target string, far *ssh.Far) (half, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn, err := far.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(connectTime + askTime))
+	if err = ask(conn, target); err != nil {
+		conn.Abort()
+		return nil, fmt.Errorf("%s: %w", target, err)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
+// ask sends the target, a length of 2 bytes before it, and waits for the answer of the same form: nothing, or why not.
+func ask(conn io.ReadWriter, target string) error {
+	if err := writeText(conn, target); err != nil {
+		return err
+	}
+	why, err := readText(conn)
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	return err
+}
+
+func writeText(w io.Writer, text string) error {
+	text = text[:min(len(text), 1000)]
+	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...))
+	return err
+}
+
+func readText(r io.Reader) (string, error) {
+	var head [2]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return "", err
+	}
+	b := make([]byte, binary.BigEndian.Uint16(head[:]))
+	_, err := io.ReadFull(r, b)
+	return string(b), err
+}
+
+// Serve is the far side of one connection.
+func Serve(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(askTime))
+	target, err := readText(conn)
+	if err != nil {
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	to, err := net.DialTimeout("tcp", target, connectTime)
+	if err != nil {
+		_ = writeText(conn, err.Error())
+		return
+	}
+	defer to.Close()
+	if writeText(conn, "") == nil {
+		relay(to.(half), conn.(half))
+	}
+}
+
+// half is a connection either direction of which can end first.
+type half interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// relay copies both ways until both directions have ended, or one has failed.
+func relay(a, b half) {
+	done := make(chan error, 2)
+	one := func(to, from half) {
+		_, err := io.Copy(to, from)
+		if err == nil {
+			err = to.CloseWrite()
+		}
+		done <- err
+	}
+	go one(a, b)
+	go one(b, a)
+	if <-done == nil {
+		_ = <-done
+	}
+	a.Close()
+	b.Close()
+}

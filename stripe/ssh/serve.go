@@ -1,0 +1,83 @@
+package ssh
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"plait.dev/plait/stripe"
+)
+
+// Handler does the far side's work on a connection.
+type Handler struct {
+	One  func(c *stripe.Conn, run string) error // with Options.Run of the near side
+	Many func(c net.Conn)                       // for each of many connections
+}
+
+// Serve is the far side: it answers on out what came on in, and handles the connection, or connections. It returns when that is
+// done, or in has ended before there was one.
+func Serve(in io.Reader, out io.Writer, handle Handler) error {
+	r := bufio.NewReader(in)
+	var o offer
+	if err := receive(r, &o); err != nil {
+		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
+	}
+	key := stripe.NewKey()
+	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}}
+	if !o.Many {
+		cfg.MaxConns = 1
+	}
+	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
+	if err != nil {
+		_ = send(out, answer{Error: err.Error()})
+		return err
+	}
+	defer l.Close()
+	if err := send(out, answer{Key: key.Public(), Peers: l.Peers()}); err != nil {
+		return err
+	}
+	orphaned := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, r); close(orphaned) }()
+	if o.Many {
+		return serveMany(l, orphaned, handle.Many)
+	}
+	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, o.Run) })
+}
+
+// serveOne waits for one connection.
+func serveOne(l *stripe.Listener, orphaned <-chan struct{}, handle func(*stripe.Conn) error) error {
+	accepted := make(chan struct{})
+	go func() {
+		select {
+		case <-orphaned:
+			l.Close()
+		case <-time.After(startTime):
+			l.Close()
+		case <-accepted:
+		}
+	}()
+	c, err := l.Accept()
+	if err != nil {
+		return errors.New("stripe serve: the near side has not connected")
+	}
+	close(accepted)
+	conn := c.(*stripe.Conn)
+	go func() { <-orphaned; conn.SetPatience(orphanPatience) }()
+	return handle(conn)
+}
+
+// serveMany takes connections until the near side has ended.
+func serveMany(l *stripe.Listener, orphaned <-chan struct{}, handle func(net.Conn)) error {
+	go func() { <-orphaned; l.Close() }()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return nil
+		}
+		go handle(c)
+	}
+}

@@ -1,0 +1,266 @@
+// Package ssh makes connections of package stripe with hosts one can reach by ssh: it starts plait there with the user's own ssh
+// and its configuration, and exchanges keys made for this one connection and addresses over it. The data then goes over all
+// links of both ends, not through ssh.
+package ssh
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"plait.dev/plait/stripe"
+)
+
+const (
+	// mark begins the lines that are exchanged. Login scripts may print others before.
+	mark = "plait-stripe 1 "
+	// startTime is how long the far side waits for a path.
+	startTime = time.Minute
+	// orphanPatience is how long either side waits without a path when ssh has ended, too: the other side is most likely gone.
+	orphanPatience = 10 * time.Second
+)
+
+// Options say how to start the far side.
+type Options struct {
+	Command []string                 // ssh and its options; nil: ssh
+	Plait   string                   // the program there; "": plait
+	Listen  string                   // the address it listens at, host:port; "": all, any free port
+	Links   map[string]stripe.Policy // links of this host; see stripe.Config
+	Run     string                   // a shell command the far side is to connect with; "": it copies files
+	Many    bool                     // the far side takes many connections, and relays each to where it asks for
+}
+
+// offer goes to the far side, answer comes from there.
+type offer struct {
+	Key    stripe.PublicKey
+	Listen string
+	Run    string
+	Many   bool
+}
+
+type answer struct {
+	Key   stripe.PublicKey
+	Peers []stripe.Peer
+	Error string
+}
+
+// Far is plait on the far side, and the ssh that started it.
+type Far struct {
+	cfg   *stripe.Config
+	peers []stripe.Peer
+	ssh   *exec.Cmd
+	stdin io.Closer
+	ended chan struct{} // closed when ssh has
+}
+
+// Start starts plait on a host, as ssh names it (user@host).
+func Start(ctx context.Context, host string, opt Options) (*Far, error) {
+	if strings.HasPrefix(host, "-") {
+		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
+	}
+	if err := checkLinks(opt.Links); err != nil {
+		return nil, err
+	}
+	command := slices.Clone(opt.Command)
+	if len(command) == 0 {
+		command = []string{"ssh"}
+	}
+	plait := cmp.Or(opt.Plait, "plait")
+	cmd := exec.Command(command[0], append(command[1:], "-T", "--", host, plait, "stripe", "serve")...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", command[0], err)
+	}
+	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	defer stop()
+	key := stripe.NewKey()
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run, Many: opt.Many})
+	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
+	if err != nil {
+		f.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
+	}
+	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
+	f.peers = withName(ctx, a.Peers, command, host)
+	return f, nil
+}
+
+// Dial makes a connection with the far side. There may be several only with Options.Many.
+func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
+	c, err := stripe.DialPeers(ctx, f.cfg, f.peers)
+	if err != nil {
+		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(f.peers))
+	}
+	go func() { <-f.ended; c.SetPatience(orphanPatience) }()
+	return c, nil
+}
+
+// Ended is closed when ssh has ended.
+func (f *Far) Ended() <-chan struct{} { return f.ended }
+
+// Close lets ssh end: the far side does when its input does.
+func (f *Far) Close() {
+	f.stdin.Close()
+	kill := time.AfterFunc(2*time.Second, func() { _ = f.ssh.Process.Kill() })
+	defer kill.Stop()
+	<-f.ended
+	_ = f.ssh.Wait()
+}
+
+// Conn is a connection with a far side of its own.
+type Conn struct {
+	*stripe.Conn
+	far *Far
+}
+
+// Dial starts plait on a host and connects with it.
+func Dial(ctx context.Context, host string, opt Options) (*Conn, error) {
+	far, err := Start(ctx, host, opt)
+	if err != nil {
+		return nil, err
+	}
+	c, err := far.Dial(ctx)
+	if err != nil {
+		far.Close()
+		return nil, err
+	}
+	return &Conn{c, far}, nil
+}
+
+// Close closes the connection and waits for ssh.
+func (c *Conn) Close() error {
+	err := c.Conn.Close()
+	c.far.Close()
+	return err
+}
+
+// Abort closes without waiting for what was written to arrive.
+func (c *Conn) Abort() {
+	c.Conn.Abort()
+	c.far.Close()
+}
+
+// LinkError is a link that was named and is not there.
+type LinkError struct{ text string }
+
+func (e *LinkError) Error() string { return e.text }
+
+// checkLinks reports such a link before anything is begun: to use fewer than asked for would be no help.
+func checkLinks(named map[string]stripe.Policy) error {
+	links, err := stripe.Links()
+	if err != nil {
+		return err
+	}
+	var have []string
+	for _, l := range links {
+		have = append(have, l.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if !slices.Contains(have, name) {
+			return &LinkError{fmt.Sprintf("link %s: there is no such interface that is up and has an address; this host has %s", name, strings.Join(have, ", "))}
+		}
+	}
+	return nil
+}
+
+// ask exchanges the lines.
+func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
+	var a answer
+	if err := send(in, o); err != nil {
+		return a, err
+	}
+	if err := receive(bufio.NewReader(out), &a); err != nil {
+		return a, fmt.Errorf("no answer: %w; is plait installed there, in the PATH of ssh (--remote-plait names it)?", err)
+	}
+	if a.Error != "" {
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+func send(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s%s\n", mark, b)
+	return err
+}
+
+// receive reads up to the line with the mark, at most 1 MB of others.
+func receive(r *bufio.Reader, v any) error {
+	for read := 0; read < 1<<20; {
+		line, err := r.ReadSlice('\n')
+		read += len(line)
+		if text, ok := bytes.CutPrefix(line, []byte(mark)); ok && err == nil {
+			return json.Unmarshal(text, v)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+	return errors.New("only other text came")
+}
+
+func port(peers []stripe.Peer) uint16 {
+	for _, p := range peers {
+		return p.Addrs[0].Port()
+	}
+	return 0
+}
+
+// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's.
+func withName(ctx context.Context, peers []stripe.Peer, command []string, host string) []stripe.Peer {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, command[0], append(command[1:], "-G", "--", host)...).Output()
+	if err != nil {
+		return peers
+	}
+	name := ""
+	for line := range strings.Lines(string(out)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "hostname "); ok {
+			name = n
+		}
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil || len(peers) == 0 {
+		return peers // it may be known only behind a jump host
+	}
+	own := stripe.Peer{Link: name}
+	for _, ip := range ips {
+		own.Addrs = append(own.Addrs, netip.AddrPortFrom(ip.Unmap(), port(peers)))
+	}
+	known := slices.ContainsFunc(peers, func(p stripe.Peer) bool {
+		return slices.ContainsFunc(p.Addrs, func(a netip.AddrPort) bool { return slices.Contains(own.Addrs, a) })
+	})
+	if known {
+		return peers
+	}
+	return append(peers, own)
+}

@@ -1,0 +1,128 @@
+package stripe
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The carrier: TLS 1.3 over TCP, one connection for a path.
+
+// readBuffer is read from a socket at once: records come in groups on fast paths.
+const readBuffer = 128 << 10
+
+// tcpWire is a TLS connection over gather over TCP.
+type tcpWire struct {
+	*tls.Conn
+	raw *gather
+}
+
+// gather stands between TLS and TCP: it lets several records go, or come, by one system call.
+type gather struct {
+	net.Conn
+	in  *bufio.Reader
+	sys syscall.RawConn
+
+	mu    sync.Mutex // TLS answers a peer's request for new keys from the reader's goroutine
+	out   []byte
+	delay bool // writes are kept in out
+}
+
+func (g *gather) Read(p []byte) (int, error) { return g.in.Read(p) }
+
+func (g *gather) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.delay {
+		g.out = append(g.out, p...)
+		return len(p), nil
+	}
+	return g.Conn.Write(p)
+}
+
+// hold keeps writes back until flush.
+func (g *gather) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = true
+}
+
+func (g *gather) flush() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, err := g.Conn.Write(g.out)
+	g.out, g.delay = g.out[:0], false
+	return err
+}
+
+func newTCPWire(conn *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error) {
+	sys, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	raw := &gather{Conn: conn, in: bufio.NewReaderSize(conn, readBuffer), sys: sys}
+	w := &tcpWire{Conn: wrap(raw), raw: raw}
+	w.setAhead(aheadMin)
+	return w, nil
+}
+
+func (w *tcpWire) Write(p []byte) (int, error) {
+	if len(p) <= maxFrame {
+		return w.Conn.Write(p)
+	}
+	w.raw.hold()
+	n, err := w.Conn.Write(p)
+	if e := w.raw.flush(); err == nil && e != nil {
+		return 0, e
+	}
+	return n, err
+}
+
+// Close does not say goodbye as TLS does, which waits when the path is full: the session has its own farewell.
+func (w *tcpWire) Close() error { return w.raw.Conn.Close() }
+
+// buffered reports whether at least a whole record is here already.
+func (w *tcpWire) buffered() bool { return w.raw.in.Buffered() > maxFrame+512 }
+
+// setAhead sets TCP_NOTSENT_LOWAT: the kernel says there is room when less than half of it waits to be sent (tcp(7)).
+func (w *tcpWire) setAhead(bytes int) {
+	_ = w.raw.sys.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes) })
+}
+
+// waitRoom asks poll(2), which also makes the kernel tell when there is room later, and waits for that.
+func (w *tcpWire) waitRoom() error {
+	return w.raw.sys.Write(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}
+
+// dialTCP makes a wire from a link of this host. rtt is how long the TCP handshake took.
+func dialTCP(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (w *tcpWire, rtt time.Duration, err error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.addr, 0)), Control: from.bind}
+	start := time.Now()
+	conn, err := d.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, 0, err
+	}
+	rtt = time.Since(start)
+	w, err = newTCPWire(conn.(*net.TCPConn), func(c net.Conn) *tls.Conn { return tls.Client(c, conf) })
+	if err != nil {
+		conn.Close()
+		return nil, 0, err
+	}
+	if err := w.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, 0, fmt.Errorf("TLS handshake with %v: %w", to, err)
+	}
+	return w, rtt, nil
+}
