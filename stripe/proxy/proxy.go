@@ -181,7 +181,7 @@ func relay(a, b half) {
 	go one(a, b)
 	go one(b, a)
 	if <-done == nil {
-		_ = <-done
+		<-done
 	}
 	a.Close()
 	b.Close()
