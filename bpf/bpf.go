@@ -96,3 +96,6 @@ type (
 	// Transfer is said when what an MPTCP connection had sent is acknowledged.
 	Transfer = FlowsPlaitTransfer
 )
+
+// FlowRefused is the state of a flow whose timer the kernel had no memory for: nobody says when it stalls.
+const FlowRefused = FlowsPlaitFlowArmedPLAIT_FLOW_REFUSED

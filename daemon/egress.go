@@ -38,11 +38,12 @@ type exits struct {
 	config  Egress
 	log     io.Writer
 	speaker *bgp.Speaker
-	mptcp   *mptcp.Service // nil unless the mode is on
-	flows   *flows         // nil if the kernel cannot
-	saved   string         // where the path manager there was is kept
-	memory  string         // where what was found out about prefixes is kept
-	quiet   *time.Timer    // ends when the reflectors have told all, as far as can be told
+	mptcp   *mptcp.Service  // nil unless the mode is on
+	flows   *flows          // nil if the kernel cannot
+	saved   string          // where the path manager there was is kept
+	memory  string          // where what was found out about prefixes is kept
+	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
+	quiet   *time.Timer     // ends when the reflectors have told all, as far as can be told
 
 	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
 	// before mu, and not by what must be quick.
@@ -184,7 +185,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	}
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
-	x.aside = map[netip.Prefix]string{}
+	x.aside, x.overdue = map[netip.Prefix]string{}, make(chan mptcp.Ends, 1024)
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
@@ -248,13 +249,19 @@ func (x *exits) look(now time.Time) time.Duration {
 	if x.flows == nil {
 		return 0
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	flows := map[bpf.FlowKey]egress.FlowCount{}
 	rules, clients := map[uint32]uint32{}, map[uint32]netip.Addr{}
 	err := x.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
 		client := e.Remote.Addr()
+		x.mu.Lock() // for one flow at a time: who judges failures must not wait for all
 		exit, best := x.exitOf(e.Local.Addr(), client), x.plan.MainExit(client)
+		x.mu.Unlock()
+		if overdue(s) {
+			select {
+			case x.overdue <- e:
+			default: // the next look finds it again
+			}
+		}
 		flows[k] = egress.FlowCount{Exit: exit, Moved: exit != best, Client: client, AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs}
 		if s.Rule != 0 && s.Token != 0 {
 			rules[s.Token], clients[s.Token] = s.Rule, client
@@ -264,6 +271,8 @@ func (x *exits) look(now time.Time) time.Duration {
 		x.logf("%v", err)
 		return 0
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.traffic.Look(flows, now)
 	did, passed := x.traffic.Did()
 	x.networks.Look(maps.Values(did), x.plan.Network, passed)

@@ -199,3 +199,21 @@ func TestAside(t *testing.T) {
 		t.Error("the best path is not back though a client came through it")
 	}
 }
+
+func TestOverdue(t *testing.T) {
+	long := monotonicNs() - 2*overdueNs
+	for name, c := range map[string]struct {
+		stats bpf.FlowStats
+		want  bool
+	}{
+		"no timer, no answer":   {bpf.FlowStats{Armed: bpf.FlowRefused, AskedAtNs: long}, true},
+		"no timer, just asked":  {bpf.FlowStats{Armed: bpf.FlowRefused, AskedAtNs: monotonicNs()}, false},
+		"no timer, not asked":   {bpf.FlowStats{Armed: bpf.FlowRefused}, false},
+		"a timer is to tell":    {bpf.FlowStats{AskedAtNs: long}, false},
+		"it is told of already": {bpf.FlowStats{Armed: bpf.FlowRefused, AskedAtNs: long, StalledAtNs: long + 1}, false},
+	} {
+		if got := overdue(&c.stats); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

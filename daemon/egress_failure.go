@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
@@ -28,6 +29,14 @@ func (x *exits) exitOf(local, client netip.Addr) string {
 	return x.plan.MainExit(client)
 }
 
+// overdueNs is how long an answer may take to a flow that has no timer in the kernel: it is looked at once a second.
+const overdueNs = uint64(time.Second)
+
+// overdue says whether a flow stalls whose timer the kernel had no memory for.
+func overdue(s *bpf.FlowStats) bool {
+	return s.Armed == bpf.FlowRefused && s.StalledAtNs == 0 && s.AskedAtNs != 0 && monotonicNs() > s.AskedAtNs+overdueNs
+}
+
 // observed describes a subflow as egress.Judge wants it. The caller has x.mu.
 func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	ends := s.Ends()
@@ -41,6 +50,9 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 			return time.Time{}
 		}
 		return time.Unix(0, int64(ns))
+	}
+	if overdue(&stats) {
+		stats.StalledAtNs = stats.AskedAtNs + overdueNs
 	}
 	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(stats.UnansweredAtNs), at(stats.HeardAtNs)
 	return f
@@ -145,6 +157,8 @@ func (x *exits) runFlows() error {
 			} else {
 				delete(stalled, e.ends)
 			}
+		case e := <-x.overdue:
+			stalled[e] = time.Now()
 		case <-later:
 		}
 		if len(events) == 0 && len(stalled) > 0 {
