@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -281,6 +282,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		switch {
 		case err != nil:
 		case exits:
+			debug.SetGCPercent(50) // a full table is 250 MB that stay: as much again in garbage, as by default, would be too much
 			d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log)
 		default:
 			err = keep(daemonKeeps)

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"cmp"
+	"hash/maphash"
 	"iter"
 	"math/bits"
 	"net/netip"
@@ -17,7 +18,8 @@ type Plan struct {
 	destinations map[netip.Prefix]*destination
 	lengths      map[bool]*[129]int // how many destinations have a prefix of each length; true: IPv4
 
-	known    map[attributes]*shared
+	known    map[uint64]*shared // by their hash: as keys, the attributes would take their room twice
+	seed     maphash.Seed
 	sources  []source
 	bySource map[source]uint32
 
@@ -65,7 +67,7 @@ func NewPlan(exits []Exit) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
-		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[attributes]*shared{},
+		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[uint64]*shared{}, seed: maphash.MakeSeed(),
 		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]int{}}
 	for i, e := range exits {
 		p.byTarget[e.RouteTarget] = i
@@ -91,7 +93,7 @@ func (p *Plan) Entries() iter.Seq[Entry] {
 		for _, prefix := range p.prefixes() {
 			d := p.destinations[prefix]
 			for slot := range p.slots() {
-				if e := p.entry(prefix, d, slot); e != nil && !yield(*e) {
+				if e, is := p.entry(prefix, d, slot); is && !yield(e) {
 					return
 				}
 			}
@@ -128,17 +130,17 @@ func (p *Plan) behind(d *destination, slot int) *attributes {
 	return nil
 }
 
-func (p *Plan) entry(prefix netip.Prefix, d *destination, slot int) *Entry {
+func (p *Plan) entry(prefix netip.Prefix, d *destination, slot int) (e Entry, is bool) {
 	a := p.behind(d, slot)
 	switch i := slot - len(p.exits); {
 	case a == nil:
-		return nil
+		return e, false
 	case i < 0:
-		return &Entry{Table: p.exits[slot].Table, Prefix: prefix, SID: a.sid}
+		return Entry{Table: p.exits[slot].Table, Prefix: prefix, SID: a.sid}, true
 	case i == 0:
-		return &Entry{Prefix: prefix, NextHop: a.nextHop}
+		return Entry{Prefix: prefix, NextHop: a.nextHop}, true
 	default:
-		return &Entry{Prefix: prefix, SID: a.sid, Standby: true}
+		return Entry{Prefix: prefix, SID: a.sid, Standby: true}, true
 	}
 }
 
@@ -171,10 +173,14 @@ func (p *Plan) put(u Update) netip.Prefix {
 }
 
 func (p *Plan) share(prefix netip.Prefix, a attributes) *shared {
-	s := p.known[a]
-	if s == nil {
+	hash := maphash.Comparable(p.seed, a)
+	s := p.known[hash]
+	switch {
+	case s == nil:
 		s = &shared{attributes: a}
-		p.known[a] = s
+		p.known[hash] = s
+	case s.attributes != a: // others with the same hash
+		s = &shared{attributes: a}
 	}
 	s.uses++
 	p.count(prefix, &s.attributes, 1)
@@ -183,8 +189,11 @@ func (p *Plan) share(prefix netip.Prefix, a attributes) *shared {
 
 func (p *Plan) release(prefix netip.Prefix, s *shared) {
 	p.count(prefix, &s.attributes, -1)
-	if s.uses--; s.uses == 0 {
-		delete(p.known, s.attributes)
+	if s.uses--; s.uses > 0 {
+		return
+	}
+	if hash := maphash.Comparable(p.seed, s.attributes); p.known[hash] == s {
+		delete(p.known, hash)
 	}
 }
 
@@ -276,9 +285,15 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 		if p.behind(d, slot) == p.behind(&fresh, slot) {
 			continue
 		}
-		was, is := p.entry(prefix, d, slot), p.entry(prefix, &fresh, slot)
-		if was == nil || is == nil || *was != *is {
-			out = append(out, Change{Old: was, New: is})
+		var c Change
+		if e, was := p.entry(prefix, d, slot); was {
+			c.Old = &e
+		}
+		if e, is := p.entry(prefix, &fresh, slot); is {
+			c.New = &e
+		}
+		if c.Old == nil || c.New == nil || *c.Old != *c.New {
+			out = append(out, c)
 		}
 	}
 	if *d = fresh; len(d.paths) == 0 {

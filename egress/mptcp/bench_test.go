@@ -3,10 +3,12 @@ package mptcp
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -110,66 +112,127 @@ func crowded(b *testing.B) (*Manager, *fake, time.Time) {
 	return m, f, now
 }
 
-// serviceVariable makes this program a Service of the namespace it names, so that its processor time can be told from the test's.
+// serviceVariable makes this program a Service of the namespace it is started in, with so many exits, so that its processor time can be told from the test's.
 const serviceVariable = "PLAIT_TEST_MPTCP_SERVICE"
 
 func TestMain(m *testing.M) {
-	if ns := os.Getenv(serviceVariable); ns != "" {
-		if err := serviceMain(ns); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	var err error
+	if exits, is := strconv.Atoi(os.Getenv(serviceVariable)); is == nil {
+		err = serviceMain(exits)
+	} else if text := os.Getenv(crowdVariable); text != "" {
+		err = crowdMain(text)
+	} else {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
-// serviceMain prints microseconds of processor time, connections seen, the slowest reaction in microseconds and events lost, when its input ends.
-func serviceMain(ns string) error {
+// serviceMain prints a report for each byte of its input, and one when that ends.
+func serviceMain(exits int) error {
 	w := &world{}
-	w.reach(1, 2)
-	var s *Service
-	if err := netns.Do(ns, func() (err error) {
-		s, err = Open(Config{Reachable: w.reachable, Exits: []netip.Addr{exitAddr(1, false), exitAddr(2, false)}})
-		return err
-	}); err != nil {
+	config := Config{Reachable: w.reachable}
+	for i := range exits {
+		config.Exits = append(config.Exits, exitAddr(i+1, false))
+		w.exits = append(w.exits, ExitAddress{Addr: exitAddr(i+1, false)})
+	}
+	s, err := Open(config)
+	if err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- netns.Do(ns, func() error { return s.Run(context.Background()) }) }()
-	begin := cpuUS()
+	go func() { failed <- s.Run(context.Background()) }()
 	fmt.Println("ready")
-	ended := make(chan struct{})
-	go func() { _, _ = os.Stdin.Read(make([]byte, 1)); close(ended) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ended:
+	asked := make(chan error)
+	go func() {
+		for {
+			_, err := os.Stdin.Read(make([]byte, 1))
+			asked <- err
+		}
+	}()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case end := <-asked:
+			st := s.Status()
+			if fmt.Println(cpuUS(), st.Seen, st.Subflows, st.Slowest.Microseconds(), st.Lost, st.Joins); end != nil {
+				return nil
+			}
+		}
 	}
-	st := s.Status()
-	fmt.Println(cpuUS()-begin, st.Seen, st.Slowest.Microseconds(), st.Lost, st.Joins)
-	return nil
 }
 
-// BenchmarkConnections is real connections over veth, each with two further subflows: what one costs the service's process, kernel included.
-func BenchmarkConnections(b *testing.B) {
-	w := newWorld(b, "")
+// report is what serviceMain prints: microseconds of processor time, connections that came and subflows that are, the slowest reaction in microseconds, events
+// lost, subflows that clients added.
+type report struct{ cpu, seen, subflows, slowest, lost, joins float64 }
+
+// child is this program as one of those that TestMain knows.
+type child struct {
+	*world
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	said  io.Reader
+}
+
+// child starts one in a namespace and waits until it is ready; by may be a program that runs it.
+func (w *world) child(ns, variable string, by ...string) *child {
+	w.Helper()
 	self, err := os.Executable()
 	if err != nil {
-		b.Fatal(err)
+		w.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), serviceVariable+"="+w.server)
-	stdin, _ := cmd.StdinPipe()
-	stdout, _ := cmd.StdoutPipe()
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+	by = append(by, self)
+	c := &child{world: w, cmd: exec.Command(by[0], by[1:]...)}
+	c.cmd.Env = append(os.Environ(), variable)
+	c.cmd.Stderr = os.Stderr
+	c.input, _ = c.cmd.StdinPipe()
+	c.said, _ = c.cmd.StdoutPipe()
+	if err := netns.Start(ns, c.cmd); err != nil {
+		w.Fatal(err)
 	}
-	defer cmd.Wait() //nolint:errcheck // its output says what matters
-	if _, err := fmt.Fscanln(stdout, new(string)); err != nil {
-		b.Fatal(err)
+	w.Cleanup(c.end)
+	c.scan(new(string))
+	return c
+}
+
+func (c *child) scan(into ...any) {
+	c.Helper()
+	if _, err := fmt.Fscan(c.said, into...); err != nil {
+		c.Fatal(err)
 	}
+}
+
+func (c *child) next() {
+	c.Helper()
+	if _, err := c.input.Write([]byte{0}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *child) end() {
+	_ = c.input.Close()
+	_ = c.cmd.Wait() // its output says what matters
+}
+
+// report asks serviceMain for one; the last one ends it.
+func (c *child) report(last bool) (r report) {
+	c.Helper()
+	if last {
+		_ = c.input.Close()
+	} else {
+		c.next()
+	}
+	c.scan(&r.cpu, &r.seen, &r.subflows, &r.slowest, &r.lost, &r.joins)
+	return r
+}
+
+// BenchmarkConnections is real connections over veth, each with two further subflows, one after the other: what one costs the service's process, kernel included.
+func BenchmarkConnections(b *testing.B) {
+	w := newWorld(b, "")
+	manager := w.child(w.server, serviceVariable+"=2")
 	w.listen("tcp4", "0.0.0.0:80")
 	var workers sync.WaitGroup
 	work := make(chan struct{})
@@ -183,21 +246,18 @@ func BenchmarkConnections(b *testing.B) {
 			})
 		})
 	}
+	before := manager.report(false)
 	for b.Loop() {
 		work <- struct{}{}
 	}
 	close(work)
 	workers.Wait()
 	time.Sleep(100 * time.Millisecond) // the last events
-	stdin.Close()
-	var cpu, seen, slowest, lost, joins float64
-	if _, err := fmt.Fscan(stdout, &cpu, &seen, &slowest, &lost, &joins); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(cpu/seen, "cpu-us/connection")
-	b.ReportMetric(joins/seen, "joins/connection")
-	b.ReportMetric(slowest, "slowest-us")
-	b.ReportMetric(lost, "lost")
+	r := manager.report(true)
+	b.ReportMetric((r.cpu-before.cpu)/r.seen, "cpu-us/connection")
+	b.ReportMetric(r.joins/r.seen, "joins/connection")
+	b.ReportMetric(r.slowest, "slowest-us")
+	b.ReportMetric(r.lost, "lost")
 }
 
 // exchange is one short connection in the calling thread's namespace: a request, an answer, and a moment for the subflows to come.

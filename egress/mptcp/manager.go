@@ -46,6 +46,7 @@ type connection struct {
 	queued    bool
 	subflows  []Subflow
 	announced []announcement
+	from      []netip.Addr // under which Manager.from has it
 }
 
 type announcement struct {
@@ -73,7 +74,8 @@ type Manager struct {
 	kernel  Kernel
 	ids     map[netip.Addr]uint8
 	byToken map[uint32]*connection
-	queue   [2][]*connection // urgent: something may have to be removed; others
+	from    map[netip.Addr]map[*connection]bool // by the addresses their clients have come from, a second one of a client too
+	queue   [2][]*connection                    // urgent: something may have to be removed; others
 	repeats [len(repeatAfter)][]later
 	closing []later // when to forget which connection
 	budget  budget
@@ -100,7 +102,7 @@ func New(config Config, kernel Kernel) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{},
+		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{}, from: map[netip.Addr]map[*connection]bool{},
 		budget: budget{perSecond: float64(config.ChangesPerSecond)},
 	}, nil
 }
@@ -158,6 +160,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 				a.joined, e.unsure = true, a.backup
 			}
 			c.subflows = append(c.subflows, e.Subflow)
+			m.came(c, e.Remote.Addr().Unmap())
 			m.counts.Joins++
 			if m.config.Joined != nil {
 				m.config.Joined(c.Client, e.addr())
@@ -182,7 +185,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 // announced anew, which changes nothing for those that know it.
 func (m *Manager) Resync(all []Connection, now time.Time) {
 	old := m.byToken
-	m.byToken = make(map[uint32]*connection, len(all))
+	m.byToken, m.from = make(map[uint32]*connection, len(all)), map[netip.Addr]map[*connection]bool{}
 	m.queue, m.closing = [2][]*connection{}, nil
 	m.counts.Resyncs++
 	for _, k := range all {
@@ -193,6 +196,9 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		c.subflows, c.ready = k.Subflows, !k.Fallback
 		if before := old[k.Token]; before != nil && before.Peer == c.Peer {
 			c.announced = before.announced
+		}
+		for _, s := range k.Subflows {
+			m.came(c, s.Remote.Addr().Unmap())
 		}
 		c.adopt(m.ids)
 		if k.Closing {
@@ -214,74 +220,11 @@ func (m *Manager) Changed(prefixes ...netip.Prefix) {
 	}
 }
 
+// together is how long what is to be done later may wait for more of it: at 1,000 new connections a second, to be woken for each would cost more than to do it.
+const together = 20 * time.Millisecond
+
 // sliceOfWork is how many connections Tick looks at, so that events wait no longer than some milliseconds.
 const sliceOfWork = 64
-
-// having returns the connections that have one of some subflows.
-func (m *Manager) having(some map[Ends]bool) (out []*connection) {
-	for _, c := range m.byToken {
-		if slices.ContainsFunc(c.subflows, func(s Subflow) bool { return some[s.Ends()] }) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// Group is the subflows of one connection to its client's first address.
-type Group struct {
-	Client   netip.Addr
-	Subflows []Subflow
-}
-
-// Around returns the group of each connection that has one of these subflows.
-func (m *Manager) Around(some map[Ends]bool) (out []Group) {
-	for _, c := range m.having(some) {
-		if !c.ready || c.closing {
-			continue
-		}
-		out = append(out, Group{c.Client, slices.DeleteFunc(slices.Clone(c.subflows), func(s Subflow) bool { return s.Remote.Addr().Unmap() != c.Client })})
-	}
-	return out
-}
-
-// Act does at once what is to be done for the connections of clients whose exits changed.
-func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
-	for _, c := range m.byToken {
-		if clients[c.Client] {
-			m.reconcile(c, now)
-		}
-	}
-}
-
-// Present says whether a client has connections.
-func (m *Manager) Present(client netip.Addr) bool {
-	for _, c := range m.byToken {
-		if c.Client == client && !c.closing {
-			return true
-		}
-	}
-	return false
-}
-
-// Drop closes subflows that bring nothing to their client, if their connection has others, and lets the client open them anew, with another port. The one the
-// connection began on does not come back.
-func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
-	for _, c := range m.having(some) {
-		for i := len(c.subflows) - 1; i >= 0 && c.ready && len(c.subflows) > 1; i-- {
-			s := c.subflows[i]
-			if !some[s.Ends()] {
-				continue
-			}
-			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
-				m.renew(c, s.addr(), now)
-			}
-			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
-				c.subflows = slices.Delete(c.subflows, i, i+1)
-				m.enqueue(c, true) // another address may stand in for the first one's
-			}
-		}
-	}
-}
 
 // Tick does what waits, and returns when to call it next; the zero time: nothing waits.
 func (m *Manager) Tick(now time.Time) (next time.Time) {
@@ -301,8 +244,8 @@ func (m *Manager) Tick(now time.Time) (next time.Time) {
 		return m.budget.next(now)
 	}
 	for _, r := range append(m.repeats[:], m.closing) {
-		if len(r) > 0 && (next.IsZero() || r[0].at.Before(next)) {
-			next = r[0].at
+		if len(r) > 0 && (next.IsZero() || r[0].at.Add(together).Before(next)) {
+			next = r[0].at.Add(together)
 		}
 	}
 	return next
@@ -310,7 +253,11 @@ func (m *Manager) Tick(now time.Time) (next time.Time) {
 
 func (m *Manager) add(token uint32, local, remote netip.AddrPort) *connection {
 	c := &connection{Peer: Peer{Token: token, Client: remote.Addr().Unmap(), Own: netip.AddrPortFrom(local.Addr().Unmap(), local.Port())}}
+	if before := m.byToken[token]; before != nil {
+		m.leave(before)
+	}
 	m.byToken[token] = c
+	m.came(c, c.Client)
 	m.counts.Seen++
 	return c
 }
@@ -332,7 +279,7 @@ func (m *Manager) forget(now time.Time) {
 	for len(m.closing) > 0 && !m.closing[0].at.After(now) {
 		if c := m.byToken[m.closing[0].token]; c != nil && c.closing {
 			c.ready = false
-			delete(m.byToken, c.Token)
+			m.leave(c)
 		}
 		m.closing = m.closing[1:]
 	}

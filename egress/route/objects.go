@@ -1,6 +1,8 @@
 package route
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -38,11 +40,37 @@ func kind(v Verb, create uint16) uint16 {
 	return create
 }
 
-// place is what the kernel tells routes apart by.
+// place is what the kernel tells routes apart by, without pointers: there are a million.
 type place struct {
-	table  uint32
-	prefix netip.Prefix
-	metric uint32
+	addr          [16]byte
+	table, metric uint32
+	bits          uint8
+	v4            bool
+}
+
+func placeOf(table uint32, prefix netip.Prefix, metric uint32) place {
+	return place{prefix.Addr().As16(), table, metric, uint8(prefix.Bits()), prefix.Addr().Is4()}
+}
+
+// compare orders places by table, then prefix, then metric.
+func (p place) compare(q place) int {
+	switch {
+	case p.table != q.table:
+		return cmp.Compare(p.table, q.table)
+	case p.v4 != q.v4 && p.v4:
+		return -1
+	case p.v4 != q.v4:
+		return 1
+	}
+	return cmp.Or(bytes.Compare(p.addr[:], q.addr[:]), cmp.Compare(p.bits, q.bits), cmp.Compare(p.metric, q.metric))
+}
+
+func (p place) prefix() netip.Prefix {
+	a := netip.AddrFrom16(p.addr)
+	if p.v4 {
+		a = a.Unmap()
+	}
+	return netip.PrefixFrom(a, int(p.bits))
 }
 
 // way is what the routes to one SID have in common.
@@ -91,7 +119,7 @@ type kernelRoute struct {
 }
 
 func (r kernelRoute) String() string {
-	s := "route " + r.prefix.String()
+	s := "route " + r.prefix().String()
 	if r.nexthop != 0 {
 		s += fmt.Sprint(" nhid ", r.nexthop)
 	}
@@ -105,12 +133,12 @@ func (r kernelRoute) String() string {
 }
 
 func (r kernelRoute) request(b body, verb Verb) netlink.Message {
-	a := r.prefix.Addr()
+	a := r.prefix().Addr()
 	scope, kindOf := byte(unix.RT_SCOPE_UNIVERSE), byte(unix.RTN_UNICAST)
 	if verb == Delete {
 		scope, kindOf = unix.RT_SCOPE_NOWHERE, 0 // any
 	}
-	b = append(b, family(a), byte(r.prefix.Bits()), 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0).
+	b = append(b, family(a), r.bits, 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0).
 		address(unix.RTA_DST, a).number(unix.RTA_TABLE, r.table).number(unix.RTA_PRIORITY, r.metric)
 	switch {
 	case verb == Delete:

@@ -55,7 +55,7 @@ func probe() []Ability {
 		h := kernelNexthop{way{family(a), sid, link}, firstNexthop + uint32(family(a))}
 		list = append(list,
 			k.try(name+" next hops into SRv6", h),
-			k.try(name+" routes into SRv6", kernelRoute{place: place{4711, netip.PrefixFrom(a, 24).Masked(), Metric}, nexthop: h.id, sid: sid, link: link}),
+			k.try(name+" routes into SRv6", kernelRoute{place: placeOf(4711, netip.PrefixFrom(a, 24).Masked(), Metric), nexthop: h.id, sid: sid, link: link}),
 			k.try(name+" rules of plait's own", kernelRule{source: a, table: 4711, priority: LookupPriority}),
 			k.try(name+" rules that say unreachable", kernelRule{source: a, unreachable: true, priority: UnreachablePriority}),
 			k.try(name+" addresses of plait's own", kernelAddress{a.Next(), link}))
@@ -79,7 +79,8 @@ func (k *Kernel) try(name string, o object) Ability {
 	case kernelNexthop:
 		found = s.nexthops[o.way] == o.id
 	case kernelRoute:
-		found = s.routes[o.place] == o
+		is := s.routes.find(o.place)
+		found = is != nil && s.routes.whole(is) == o
 	case kernelRule:
 		found = s.rules[o]
 	case kernelAddress:

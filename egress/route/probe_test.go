@@ -52,14 +52,14 @@ func TestAdvice(t *testing.T) {
 // Whatever the kernel sends, reading it ends.
 func FuzzRead(f *testing.F) {
 	for _, o := range []object{
-		kernelRoute{place: place{101, netip.MustParsePrefix("2001:db8::/32"), Metric}, nexthop: firstNexthop},
-		kernelRoute{place: place{254, netip.MustParsePrefix("192.0.2.0/24"), Metric}, gateway: hops6[0], link: 2},
+		kernelRoute{place: placeOf(101, netip.MustParsePrefix("2001:db8::/32"), Metric), nexthop: firstNexthop},
+		kernelRoute{place: placeOf(254, netip.MustParsePrefix("192.0.2.0/24"), Metric), gateway: hops6[0], link: 2},
 		kernelRule{source: plain, table: 101, priority: LookupPriority}, kernelAddress{plain, 2}, kernelNexthop{way{unix.AF_INET6, sids6[0], 2}, firstNexthop},
 	} {
 		f.Add(o.request(nil, Add).Data)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, _, ok := readRoute(b); ok && !r.prefix.IsValid() {
+		if r, _, ok := readRoute(b); ok && !r.prefix().IsValid() {
 			t.Errorf("read %v", r)
 		}
 		if r, _, ours := readRule(b); ours && !r.source.IsValid() {

@@ -85,35 +85,32 @@ func (q *queue) missingAddresses(have, want map[kernelAddress]bool) {
 
 // routes makes the tables right. What is wrong goes first, then what is missing comes: a wrong route can lead a packet through an exit that does not
 // announce its destination, a missing one cannot.
-func (q *queue) routes(have map[place]kernelRoute, entries iter.Seq[egress.Entry]) {
-	stale := make(map[place]bool, len(have))
-	for at := range have {
-		stale[at] = true
-	}
+func (q *queue) routes(have routes, entries iter.Seq[egress.Entry]) {
+	const good = ^uint32(0) // the kind of a route that stays, or will be right
 	used := map[uint32]bool{}
 	for e := range entries {
-		is, there := have[placed(&e)]
+		is := have.find(placeFor(&e))
 		want, err := q.k.wanted(&e)
 		if err != nil {
 			q.f.add(q.k.note(Step{Verb: Add, Object: text(e.Prefix.String()), Err: err}))
 			continue
 		}
 		used[want.nexthop] = true
-		if !there {
+		if is == nil || is.kind == good {
 			continue
 		}
-		delete(stale, want.place)
-		if is != want {
-			q.put(Replace, want, fmt.Sprintf("was not as wanted: %v", is))
+		if was := have.whole(is); was != want {
+			q.put(Replace, want, fmt.Sprintf("was not as wanted: %v", was))
+		}
+		is.kind = good
+	}
+	for i := range have.list {
+		if is := &have.list[i]; is.kind != good {
+			q.put(Delete, have.whole(is), "no longer wanted")
 		}
 	}
-	for _, at := range sorted(stale, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.table, b.table), a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()), cmp.Compare(a.metric, b.metric))
-	}) {
-		q.put(Delete, have[at], "no longer wanted")
-	}
 	for e := range entries {
-		if _, there := have[placed(&e)]; there {
+		if have.find(placeFor(&e)) != nil {
 			continue
 		}
 		if want, err := q.k.wanted(&e); err == nil { // else it was said above

@@ -43,7 +43,7 @@ func (q *queue) lost(routes map[place]bool, nexthops map[way]bool, entries iter.
 		return
 	}
 	for e := range entries {
-		if !routes[placed(&e)] && !nexthops[way{family(e.Prefix.Addr()), e.SID, q.k.link}] {
+		if !routes[placeFor(&e)] && !nexthops[way{family(e.Prefix.Addr()), e.SID, q.k.link}] {
 			continue
 		}
 		want, err := q.k.wanted(&e)

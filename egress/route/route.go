@@ -63,6 +63,7 @@ type Kernel struct {
 	// rules and addresses are what there should be.
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
+	many      int  // routes of plait's there were when last looked
 	lacking   bool // the interface, the tunnel source or the way to a next hop was missing
 }
 
@@ -103,20 +104,20 @@ func (k *Kernel) Close() {
 	k.tunsrc.Close()
 }
 
-// placed says where the kernel has an entry.
-func placed(e *egress.Entry) place {
+// placeFor says where the kernel has an entry.
+func placeFor(e *egress.Entry) place {
 	switch {
 	case e.Table != 0:
-		return place{e.Table, e.Prefix, Metric}
+		return placeOf(e.Table, e.Prefix, Metric)
 	case e.Standby:
-		return place{unix.RT_TABLE_MAIN, e.Prefix, StandbyMetric}
+		return placeOf(unix.RT_TABLE_MAIN, e.Prefix, StandbyMetric)
 	}
-	return place{unix.RT_TABLE_MAIN, e.Prefix, Metric}
+	return placeOf(unix.RT_TABLE_MAIN, e.Prefix, Metric)
 }
 
 // wanted makes the route of an entry. An entry without SID goes to its next hop, and there must be a way to that.
 func (k *Kernel) wanted(e *egress.Entry) (kernelRoute, error) {
-	r := kernelRoute{place: placed(e), sid: e.SID, link: k.link}
+	r := kernelRoute{place: placeFor(e), sid: e.SID, link: k.link}
 	if e.SID.IsValid() {
 		var err error
 		r.nexthop, err = k.nexthop(way{family(e.Prefix.Addr()), e.SID, k.link})
@@ -176,7 +177,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 		case c.New != nil && err == nil:
 			r = request{Replace, to, fmt.Sprintf("a better route, or another SID or next hop; was %v%v", shown(c.Old.SID), shown(c.Old.NextHop))}
 		case c.Old != nil:
-			r = request{Delete, kernelRoute{place: placed(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")}
+			r = request{Delete, kernelRoute{place: placeFor(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")}
 		default:
 			continue
 		}

@@ -115,32 +115,41 @@ func (s *socket) get(m netlink.Message) ([]byte, error) {
 	return answers[0].Data, nil
 }
 
-// list asks for a list and keeps what read takes of it. When the list changed while it was read, it is read again. A change behind the last item goes
-// unseen; its event leads to another comparison.
-func list[K comparable, V any](c *socket, m netlink.Message, read func(payload []byte) (K, V, bool)) (map[K]V, error) {
+// each asks for a list and calls read with each item. When the list changed while it was read, it calls again and reads from the beginning. A change behind
+// the last item goes unseen; its event leads to another comparison.
+func (s *socket) each(m netlink.Message, again func(), read func(payload []byte)) error {
 	m.Header.Flags |= netlink.Dump
 	for range 10 {
-		if _, err := c.Send(m); err != nil {
-			return nil, fmt.Errorf("send a request to the kernel: %w", err)
+		if _, err := s.Send(m); err != nil {
+			return fmt.Errorf("send a request to the kernel: %w", err)
 		}
-		all, interrupted := map[K]V{}, false
-		for item, err := range c.ReceiveIter() {
+		interrupted := false
+		for item, err := range s.ReceiveIter() {
 			if errors.Is(err, unix.ENOENT) { // a table without routes is none
-				return all, nil
+				return nil
 			}
 			if err != nil {
-				return nil, explain(err)
+				return explain(err)
 			}
 			interrupted = interrupted || item.Header.Flags&netlink.DumpInterrupted != 0
-			if k, v, ok := read(item.Data); ok {
-				all[k] = v
-			}
+			read(item.Data)
 		}
 		if !interrupted {
-			return all, nil
+			return nil
 		}
+		again()
 	}
-	return nil, errors.New("read the kernel's tables: they change all the time")
+	return errors.New("read the kernel's tables: they change all the time")
+}
+
+// list asks for a list and keeps what read takes of it.
+func list[K comparable, V any](s *socket, m netlink.Message, read func(payload []byte) (K, V, bool)) (map[K]V, error) {
+	all := map[K]V{}
+	return all, s.each(m, func() { clear(all) }, func(payload []byte) {
+		if k, v, ok := read(payload); ok {
+			all[k] = v
+		}
+	})
 }
 
 // body is what a request consists of: a structure, then attributes. netlink.AttributeEncoder would allocate for each of them.

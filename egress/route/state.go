@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -17,9 +18,48 @@ const rtaNexthopID = 30
 // state is what plait has in the kernel: everything with its protocol number.
 type state struct {
 	nexthops  map[way]uint32 // identifiers
-	routes    map[place]kernelRoute
+	routes    routes
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
+}
+
+// routes are many, but of few kinds.
+type routes struct {
+	list   []placed      // sorted by place, once all are read
+	kinds  []kernelRoute // their place is empty
+	number map[kernelRoute]uint32
+}
+
+// placed is a route: its place and the number of its kind.
+type placed struct {
+	place
+	kind uint32
+}
+
+func (r *routes) add(one kernelRoute) {
+	at := one.place
+	one.place = place{}
+	n, known := r.number[one]
+	if !known {
+		n = uint32(len(r.kinds))
+		r.kinds, r.number[one] = append(r.kinds, one), n
+	}
+	r.list = append(r.list, placed{at, n})
+}
+
+// find returns the route of a place; nil: there is none.
+func (r *routes) find(at place) *placed {
+	i, there := slices.BinarySearchFunc(r.list, at, func(p placed, at place) int { return p.compare(at) })
+	if !there {
+		return nil
+	}
+	return &r.list[i]
+}
+
+func (r *routes) whole(p *placed) kernelRoute {
+	one := r.kinds[p.kind]
+	one.place = p.place
+	return one
 }
 
 var families = []byte{unix.AF_INET6, unix.AF_INET}
@@ -67,28 +107,29 @@ func readNexthop(b []byte) (w way, id uint32, ours bool) {
 }
 
 // readRoutes lists plait's routes in all tables. The kernel leaves out the others': a million routes of a BGP daemon cost nothing here.
-func (k *Kernel) readRoutes(nexthops map[way]uint32) (map[place]kernelRoute, error) {
+func (k *Kernel) readRoutes(nexthops map[way]uint32) (routes, error) {
 	byID := map[uint32]way{}
 	for w, id := range nexthops {
 		byID[id] = w
 	}
-	all := map[place]kernelRoute{}
+	all := routes{make([]placed, 0, k.many+k.many/8), nil, map[kernelRoute]uint32{}} // grown by append, it would take its room twice
 	for _, f := range families {
-		one, err := list(k.route, body{f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0}.request(unix.RTM_GETROUTE, 0), func(b []byte) (place, kernelRoute, bool) {
+		before := len(all.list)
+		err := k.route.each(body{f, 0, 0, 0, 0, Protocol, 0, 0, 0, 0, 0, 0}.request(unix.RTM_GETROUTE, 0), func() { all.list = all.list[:before] }, func(b []byte) {
 			r, protocol, ok := readRoute(b)
+			if !ok || protocol != Protocol {
+				return
+			}
 			w, known := byID[r.nexthop]
 			r.sid, r.odd = w.sid, r.odd || known != (r.nexthop != 0)
-			return r.place, r, ok && protocol == Protocol
+			all.add(r)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list plait's routes: %w", err)
+			return all, fmt.Errorf("list plait's routes: %w", err)
 		}
-		if len(all) == 0 {
-			all = one
-			continue
-		}
-		maps.Copy(all, one)
 	}
+	slices.SortFunc(all.list, func(a, b placed) int { return a.compare(b.place) })
+	k.many = len(all.list)
 	return all, nil
 }
 
@@ -123,7 +164,8 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 	} else if b[0] != unix.AF_INET6 {
 		return r, 0, false
 	}
-	r.table, protocol = uint32(b[4]), b[5]
+	table, metric := uint32(b[4]), uint32(0)
+	protocol = b[5]
 	r.odd = b[2] != 0 || b[3] != 0 || b[7] != unix.RTN_UNICAST // a source prefix, a type of service, another type
 	encapsulates := false
 	ok = attributes(b[unix.SizeofRtMsg:], func(ad *netlink.AttributeDecoder) {
@@ -131,9 +173,9 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 		case unix.RTA_DST:
 			to = address(ad)
 		case unix.RTA_TABLE:
-			r.table = ad.Uint32()
+			table = ad.Uint32()
 		case unix.RTA_PRIORITY:
-			r.metric = ad.Uint32()
+			metric = ad.Uint32()
 		case unix.RTA_OIF:
 			r.link = ad.Uint32()
 		case unix.RTA_GATEWAY:
@@ -150,8 +192,9 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 		}
 	})
 	r.odd = r.odd || encapsulates && r.nexthop == 0 // the kernel tells of the object's encapsulation too
-	r.prefix = netip.PrefixFrom(to, int(b[1]))
-	return r, protocol, ok && r.prefix.IsValid()
+	prefix := netip.PrefixFrom(to, int(b[1]))
+	r.place = placeOf(table, prefix, metric)
+	return r, protocol, ok && prefix.IsValid()
 }
 
 // readSID returns the segment of an encapsulation with one, in mode encap.

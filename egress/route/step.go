@@ -3,6 +3,8 @@ package route
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/mdlayher/netlink"
@@ -129,9 +131,70 @@ func settle(r request, err error) Step {
 	return s
 }
 
+// crowded is how many routes the journal has one by one. Of more with which the same is done at once it has one line: a full table is a million.
+const crowded = 100
+
+// crowd is what is done with many routes at once.
+type crowd struct {
+	verb   Verb
+	table  uint32
+	reason string
+}
+
+// tally counts a crowd: how many are still to come, and how many it was done with.
+type tally struct {
+	left, done int
+	first      netip.Prefix
+}
+
+// crowdOf returns the crowd of a route; of other things, none.
+func crowdOf(r request) crowd {
+	if route, is := r.object.(kernelRoute); is {
+		return crowd{r.verb, route.table, r.reason}
+	}
+	return crowd{}
+}
+
+// crowds counts the routes among requests, by what is done with them, where they are many.
+func crowds(requests []request) map[crowd]*tally {
+	out := map[crowd]*tally{}
+	if len(requests) <= crowded {
+		return out
+	}
+	for _, r := range requests {
+		c := crowdOf(r)
+		if out[c] == nil {
+			out[c] = &tally{}
+		}
+		out[c].left++
+	}
+	maps.DeleteFunc(out, func(c crowd, t *tally) bool { return c.table == 0 || t.left <= crowded })
+	return out
+}
+
+// told notes what became of a request; of a crowd, when it was the last one.
+func (k *Kernel) told(r request, err error, many map[crowd]*tally) error {
+	s, c := settle(r, err), crowdOf(r)
+	t := many[c]
+	if t == nil {
+		return k.note(s)
+	}
+	var failed error
+	if s.Err != nil || s.Verb != r.verb || s.Reason != r.reason {
+		failed = k.note(s)
+	} else if t.done++; t.done == 1 {
+		t.first = r.object.(kernelRoute).prefix()
+	}
+	if t.left--; t.left == 0 && t.done > 0 {
+		_ = k.note(Step{Verb: c.verb, Object: text(fmt.Sprintf("%d routes in table %d, the first %v", t.done, c.table, t.first)), Reason: c.reason}) // it has no error
+	}
+	return failed
+}
+
 // carry carries out requests in their order, and all of them: one that fails stops no other.
 func (k *Kernel) carry(requests []request) error {
 	var f failures
+	many := crowds(requests)
 	buffer, messages := make(body, 0, min(len(requests), atOnce)*100), make([]netlink.Message, 0, min(len(requests), atOnce))
 	for part := range slices.Chunk(requests, atOnce) {
 		buffer, messages = buffer[:0], messages[:0]
@@ -145,7 +208,7 @@ func (k *Kernel) carry(requests []request) error {
 			break
 		}
 		for i, r := range part {
-			f.add(k.note(settle(r, errs[i])))
+			f.add(k.told(r, errs[i], many))
 		}
 	}
 	return f.err()

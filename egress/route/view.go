@@ -129,5 +129,5 @@ func (v *View) Find(from, to netip.Addr) (Way, error) {
 	if err != nil {
 		return Way{}, fmt.Errorf("find the way to %v: interface %d: %w", to, r.link, err)
 	}
-	return Way{Table: r.table, Prefix: r.prefix, SID: r.sid, Gateway: r.gateway, Interface: link.Name}, nil
+	return Way{Table: r.table, Prefix: r.prefix(), SID: r.sid, Gateway: r.gateway, Interface: link.Name}, nil
 }

@@ -165,7 +165,7 @@ func TestRepairRate(t *testing.T) {
 	}{{0, 100}, {time.Second, 3}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatch()
-			gone := kernelRoute{place: place{101, netip.MustParsePrefix("192.0.2.0/24"), Metric}}.request(nil, Add)
+			gone := kernelRoute{place: placeOf(101, netip.MustParsePrefix("192.0.2.0/24"), Metric)}.request(nil, Add)
 			gone.Header.Type = unix.RTM_DELROUTE
 			stop := make(chan struct{})
 			go func() {
@@ -203,7 +203,7 @@ func TestRepairRate(t *testing.T) {
 func TestTooMuchLost(t *testing.T) {
 	w := newWatch()
 	for i := range mostLost + 1 {
-		m := kernelRoute{place: place{101, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i)}), 24), Metric}}.request(nil, Delete)
+		m := kernelRoute{place: placeOf(101, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i)}), 24), Metric)}.request(nil, Delete)
 		m.Header.Type = netlink.HeaderType(unix.RTM_DELROUTE)
 		w.take(m)
 	}

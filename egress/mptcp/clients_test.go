@@ -1,0 +1,56 @@
+package mptcp
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// Lost subflows are closed, and their addresses announced again later; the last one of a connection is left.
+func TestDrop(t *testing.T) {
+	var joined []string
+	r := newRig(t, Config{Joined: func(client, addr netip.Addr) { joined = append(joined, client.String()+" "+addr.String()) }})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	a := r.join(1, a4+":80", "198.51.100.1:1001")
+	r.handle(a)
+	if want := []string{"198.51.100.1 " + a4}; !slices.Equal(joined, want) {
+		t.Errorf("heard of %v, want %v", joined, want)
+	}
+	r.took()
+	some := map[Ends]bool{a.Ends(): true}
+	if around := r.m.Around(some); len(around) != 1 || len(around[0].Subflows) != 2 {
+		t.Errorf("around %v: %v, want the two subflows of connection 1", some, around)
+	}
+	r.m.Drop(some, r.now)
+	r.wants("remove 192.0.2.11, destroy 192.0.2.11")
+	r.now = r.now.Add(renewAfter)
+	r.m.Tick(r.now)
+	r.wants("announce 192.0.2.11")
+	r.reach()
+	r.handle(r.open(2, "192.0.2.1:80", "198.51.100.2:1000")...)
+	for _, s := range r.m.Around(map[Ends]bool{{netip.MustParseAddrPort("192.0.2.1:80"), netip.MustParseAddrPort("198.51.100.2:1000")}: true})[0].Subflows {
+		r.m.Drop(map[Ends]bool{s.Ends(): true}, r.now)
+	}
+	r.wants("")
+}
+
+// A client's subflow may come from another address of its own: its connection is found by that one, too, until it is forgotten.
+func TestSecondAddress(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	second := r.join(1, a4+":80", "203.0.113.9:1001")
+	r.handle(second)
+	if around := r.m.Around(map[Ends]bool{second.Ends(): true}); len(around) != 1 || around[0].Client != netip.MustParseAddr("198.51.100.1") {
+		t.Errorf("around the second address: %v, want the connection of the first", around)
+	}
+	if r.m.Present(second.Remote.Addr()) {
+		t.Error("the second address is taken for a client of its own")
+	}
+	r.handle(Event{Type: Closed, Token: 1})
+	r.m.Tick(r.now.Add(lingerFor))
+	if len(r.m.from) != 0 {
+		t.Errorf("of a connection that is forgotten %v is left", r.m.from)
+	}
+}
