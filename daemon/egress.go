@@ -58,8 +58,9 @@ type exits struct {
 	journal []JournalEntry                 // the latest last
 	ration  ration                         // of the log
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
-	// aside are the exits whose best path to a prefix is out of the main table.
-	aside map[netip.Prefix]string
+	// aside are the exits whose best path to a prefix is out of the main table; asking are the prefixes for which that is about to be found out.
+	aside  map[netip.Prefix]string
+	asking map[netip.Prefix]bool
 	// networks are those of the clients.
 	networks egress.Networks
 	choice
@@ -185,7 +186,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	}
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
-	x.aside, x.overdue = map[netip.Prefix]string{}, make(chan mptcp.Ends, 1024)
+	x.aside, x.asking, x.overdue = map[netip.Prefix]string{}, map[netip.Prefix]bool{}, make(chan mptcp.Ends, 1024)
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
@@ -300,7 +301,7 @@ func (x *exits) run(ctx context.Context) error {
 	defer look.Stop()
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
-	repair := time.NewTicker(repairEvery)
+	repair := time.NewTimer(repairEvery)
 	defer repair.Stop()
 	defer x.quiet.Stop()
 	for {
@@ -333,12 +334,13 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case <-keep.C:
 			x.keep()
-		case <-repair.C:
+		case began := <-repair.C:
 			x.writing.Lock()
 			if x.settled.Load() {
 				x.settle()
 			}
 			x.writing.Unlock()
+			repair.Reset(max(repairEvery, 50*time.Since(began))) // with a million routes it takes seconds
 		}
 	}
 }

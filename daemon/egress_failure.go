@@ -77,6 +77,17 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 	return changed, lost
 }
 
+// stalledNs is when the first stall of some flows was found.
+func stalledNs(flows []egress.Flow) uint64 {
+	first := time.Time{}
+	for _, f := range flows {
+		if !f.Stalled.IsZero() && (first.IsZero() || f.Stalled.Before(first)) {
+			first = f.Stalled
+		}
+	}
+	return uint64(first.UnixNano())
+}
+
 // judge looks at the connections with stalled subflows, lets go of exits that fail their clients, and returns the stalls that are not over.
 func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time {
 	some := make(map[mptcp.Ends]bool, len(stalled))
@@ -85,6 +96,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 	}
 	left, lost := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}
 	var clients []netip.Addr
+	since := map[netip.Addr]uint64{}
 	for _, g := range x.mptcp.Around(some) {
 		x.mu.Lock()
 		now := time.Unix(0, int64(monotonicNs()))
@@ -96,6 +108,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 		x.mu.Unlock()
 		if changed {
 			clients = append(clients, g.Client)
+			since[g.Client] = stalledNs(observed)
 		}
 		for _, e := range closing {
 			lost[e] = true
@@ -108,8 +121,8 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 	}
 	x.mptcp.Act(clients...)
 	x.mptcp.Drop(lost)
-	for _, c := range clients {
-		x.leave(c, time.Now()) // after what helps at once
+	for client, ns := range since {
+		x.leave(client, ns) // after what helps at once
 	}
 	return left
 }

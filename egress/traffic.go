@@ -102,16 +102,6 @@ func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 {
 	return 0
 }
 
-// Active are the clients within a prefix that had something acknowledged through the exit since a time.
-func (t *Traffic[K]) Active(exit string, within netip.Prefix, since time.Time) (out []netip.Addr) {
-	for k, w := range t.ways {
-		if k.exit == exit && within.Contains(k.client) && w.at.After(since) {
-			out = append(out, k.client)
-		}
-	}
-	return out
-}
-
 // MovedPercent is how much of what was acknowledged lately left by other exits than the best path's.
 func (t *Traffic[K]) MovedPercent() float64 {
 	if t.moved.all == 0 {
