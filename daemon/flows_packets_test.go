@@ -241,7 +241,8 @@ func (h *host) tunnel(way, link string) (peer string) {
 	const sid4, sid6 = "2001:db8:f1:4::", "2001:db8:f1:6::"
 	for ns, addresses := range map[string][]netip.Addr{h.ns: {flow4.from.Addr(), flow6.from.Addr()}, peer: {flow4.to.Addr(), flow6.to.Addr()}} {
 		for _, a := range addresses {
-			h.ip("-n " + ns + " addr add " + a.String() + " dev lo")
+			// without nodad an address can be tentative for a moment, even on lo
+			h.ip("-n " + ns + " addr add " + a.String() + " dev lo" + map[bool]string{true: " nodad"}[a.Is6()])
 		}
 		for _, name := range []string{"all", "net0"} {
 			h.must(netns.Do(ns, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/seg6_enabled", []byte("1"), 0) }))
