@@ -142,7 +142,7 @@ func (c *Conn) drop(p *path) {
 	}
 	if len(c.paths) == 0 {
 		c.pathless = time.Now()
-		c.deserted = errors.Is(p.err, errGone) || errors.Is(p.err, syscall.ECONNRESET)
+		c.deserted = errors.Is(p.err, errGone) || errors.Is(p.err, syscall.ECONNRESET) || errors.Is(p.err, syscall.EPIPE)
 	}
 	c.wakeWriters()
 }

@@ -159,6 +159,9 @@ func (d *dialer) peers() []Peer {
 	return out
 }
 
+// relistEvery is how often links are listed without an event, in case one was lost.
+const relistEvery = 10 * time.Second
+
 // runPairs has a goroutine for each pair that is to have a path, until the session ends. first hears of the first path, or that
 // there is no hope of one.
 func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
@@ -167,11 +170,17 @@ func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
 	defer tick.Stop()
 	var running sync.WaitGroup
 	defer running.Wait()
+	var links []Link
+	var listed time.Time
 	for {
-		links, err := d.cfg.links()
-		if err == nil {
-			d.update(ctx, links, &running)
+		var err error
+		if time.Since(listed) >= relistEvery {
+			var now []Link
+			if now, err = d.cfg.links(); err == nil {
+				links, listed = now, time.Now()
+			}
 		}
+		d.update(ctx, links, &running)
 		if created, hopeless := d.state(); created || err != nil || hopeless {
 			if err == nil && !created {
 				err = d.errors()
@@ -185,6 +194,7 @@ func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
 		case <-ctx.Done():
 			return
 		case <-events:
+			listed = time.Time{}
 			d.retry()
 		case <-d.changed:
 		case <-tick.C:

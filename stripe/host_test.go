@@ -274,6 +274,23 @@ func TestHostUsesNamedLinksOnly(t *testing.T) {
 	}
 }
 
+func TestHostIPv6(t *testing.T) {
+	w := newWorld(t, 2, "20mbit")
+	for i := range 2 {
+		for ns, end := range map[string]int{w.client: 1, w.server: 2} {
+			dev := fmt.Sprint(map[int]string{1: "c", 2: "s"}[end], i)
+			w.run("ip", "-n", ns, "addr", "flush", "dev", dev)
+			w.run("ip", "-n", ns, "addr", "add", fmt.Sprintf("fd78:0:0:%d::%d/64", i, end), "dev", dev, "nodad")
+		}
+	}
+	sent, _ := w.transfer(4e6, "null", nil)
+	for _, link := range []string{"c0", "c1"} {
+		if n := sent.carried(link); n < 4e6/4 {
+			t.Errorf("%s carried %d bytes of 4 MB, less than a quarter", link, n)
+		}
+	}
+}
+
 func TestHostLinkComes(t *testing.T) {
 	w := newWorld(t, 1, "20mbit")
 	w.link(1)

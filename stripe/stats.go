@@ -61,7 +61,9 @@ func (c *Conn) Stats() []LinkStats {
 		if links[name] == nil {
 			links[name] = &LinkStats{Name: name}
 		}
-		links[name].Error = why
+		if l := links[name]; c.err == nil || l.SentBytes+l.ReceivedBytes == 0 { // at the end, no link has a path
+			l.Error = why
+		}
 	}
 	out := make([]LinkStats, 0, len(links))
 	for _, l := range links {

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Options are for both directions.
@@ -35,6 +36,7 @@ type Progress struct {
 	SentBytes         atomic.Int64  // content that went over the connection
 	TotalKnown        atomic.Bool   // the sender has seen all of its files
 	onProblem         func(Problem)
+	started           time.Time
 	failures          atomic.Uint64
 }
 
@@ -46,7 +48,9 @@ type Problem struct {
 }
 
 // NewProgress returns a Progress whose problems are told as they happen, by any goroutine.
-func NewProgress(onProblem func(Problem)) *Progress { return &Progress{onProblem: onProblem} }
+func NewProgress(onProblem func(Problem)) *Progress {
+	return &Progress{onProblem: onProblem, started: time.Now()}
+}
 
 // Failures is how many things could not be copied.
 func (p *Progress) Failures() uint64 { return p.failures.Load() }

@@ -70,7 +70,7 @@ func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
 func TestKill(t *testing.T) {
 	from := t.TempDir()
 	r := rand.New(rand.NewPCG(7, 7))
-	const kills = 3
+	const kills = 2
 	sizes := []int{30 << 20, 0, 1, 5 << 20}
 	for range 200 {
 		sizes = append(sizes, r.IntN(20000))

@@ -21,20 +21,21 @@ type Reporter interface {
 
 // Snapshot is how far a copy is.
 type Snapshot struct {
-	Files      uint64 // settled: copied, there before, or failed
-	TotalFiles uint64 // 0 as long as it is not known
-	Copied     uint64 // files that were sent
-	Kept       uint64 // files that were there before
-	Failed     uint64 // things that could not be copied
-	Bytes      int64  // content that is there now
-	TotalBytes int64  // 0 as long as it is not known
-	SentBytes  int64  // content that was sent
-	Bps        float64
+	Files      uint64  // settled: copied, there before, or failed
+	TotalFiles uint64  // 0 as long as it is not known
+	Copied     uint64  // files that were sent
+	Kept       uint64  // files that were there before
+	Failed     uint64  // things that could not be copied
+	Bytes      int64   // content that is there now
+	TotalBytes int64   // 0 as long as it is not known
+	SentBytes  int64   // content that was sent
+	Seconds    float64 // since there was a connection
+	Bps        float64 // bits per second now, copies included
 	Links      []stripe.LinkStats
 }
 
 func snapshot(c *stripe.Conn, p *Progress) Snapshot {
-	s := Snapshot{Files: p.Files.Load(), Copied: p.Copied.Load(), Kept: p.Kept.Load(), Failed: p.Failures(), Bytes: p.Bytes.Load(), SentBytes: p.SentBytes.Load(), Links: c.Stats()}
+	s := Snapshot{Seconds: time.Since(p.started).Seconds(), Files: p.Files.Load(), Copied: p.Copied.Load(), Kept: p.Kept.Load(), Failed: p.Failures(), Bytes: p.Bytes.Load(), SentBytes: p.SentBytes.Load(), Links: c.Stats()}
 	if p.TotalKnown.Load() {
 		s.TotalFiles, s.TotalBytes = p.TotalFiles.Load(), p.TotalBytes.Load()
 	}
@@ -156,7 +157,8 @@ func (t *Text) End(s Snapshot, err error) {
 			by = append(by, fmt.Sprintf("%s not used (%s)", l.Name, l.Error))
 		}
 	}
-	t.line(fmt.Sprintf("%d files copied (%s), %d there before, %d problems; by link: %s", s.Copied, size(s.SentBytes), s.Kept, s.Failed, strings.Join(by, ", ")))
+	t.line(fmt.Sprintf("%d files copied (%s in %.1f s, %s), %d there before, %d problems; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
+		rate(float64(s.SentBytes)*8/s.Seconds), s.Kept, s.Failed, strings.Join(by, ", ")))
 }
 
 // JSON reports to programs: an object on a line for each event.

@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 func TestText(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out, Columns: 120, Named: map[string]bool{"wwan0": true}}
-	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Links: []stripe.LinkStats{
+	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Seconds: 8, Links: []stripe.LinkStats{
 		{Name: "eth0", SendBps: 1e9, SentBytes: 1e9, Paths: []stripe.PathStats{{State: stripe.Working}}}, {Name: "wwan0", Error: "no route to 192.0.2.1"}}}
 	text.Progress(s)
 	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 Gbit/s\x1b[K"; got != want {
@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 	}
 	out.Reset()
 	text.End(s, nil)
-	if got, want := out.String(), "\r\x1b[K1 files copied (1.0 GB), 0 there before, 0 problems; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
+	if got, want := out.String(), "\r\x1b[K1 files copied (1.0 GB in 8.0 s, 1.0 Gbit/s), 0 there before, 0 problems; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

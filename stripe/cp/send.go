@@ -2,6 +2,7 @@ package cp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // maxOpen is how many entries may wait for the receiver's answer: enough for a round trip of 1 s at 1000 files a second.
@@ -46,17 +48,23 @@ func runSender(s *stream, sources []string, p *Progress) error {
 		se.fail(err)
 		heard <- err
 	}()
-	if err := se.runData(); err != nil {
-		se.fail(err)
+	err := se.runData()
+	if err == nil {
+		err = s.send(msgEnd, struct{}{})
+	}
+	if err == nil {
+		err = s.flush()
+	}
+	if err == nil {
+		return <-heard
+	}
+	se.fail(err)
+	select {
+	case said := <-heard: // why the receiver has gone says more than that it has
+		return cmp.Or(said, err)
+	case <-time.After(time.Second):
 		return err
 	}
-	if err := s.send(msgEnd, struct{}{}); err != nil {
-		return err
-	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	return <-heard
 }
 
 func (se *sender) fail(err error) {

@@ -170,18 +170,18 @@ type half interface {
 
 // relay copies both ways until both directions have ended, or one has failed.
 func relay(a, b half) {
-	done := make(chan error, 2)
+	whole := make(chan bool, 2)
 	one := func(to, from half) {
 		_, err := io.Copy(to, from)
 		if err == nil {
 			err = to.CloseWrite()
 		}
-		done <- err
+		whole <- err == nil
 	}
 	go one(a, b)
 	go one(b, a)
-	if <-done == nil {
-		<-done
+	if <-whole {
+		<-whole
 	}
 	a.Close()
 	b.Close()
