@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,6 +89,9 @@ func stalledNs(flows []egress.Flow) uint64 {
 	return uint64(first.UnixNano())
 }
 
+// mostBeside is how many other flows of a client are asked whether its exits are well.
+const mostBeside = 256
+
 // judge looks at the connections with stalled subflows, lets go of exits that fail their clients, and returns the stalls that are not over.
 func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time {
 	some := make(map[mptcp.Ends]bool, len(stalled))
@@ -98,13 +102,20 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 	var clients []netip.Addr
 	since := map[netip.Addr]uint64{}
 	for _, g := range x.mptcp.Around(some) {
+		beside := x.mptcp.Flows(g.Client)
 		x.mu.Lock()
 		now := time.Unix(0, int64(monotonicNs()))
 		observed := make([]egress.Flow, len(g.Subflows))
 		for i, s := range g.Subflows {
 			observed[i] = x.observed(s)
 		}
-		changed, closing := x.act(egress.Judge(observed, now), g, time.Now())
+		var others []egress.Flow
+		for _, s := range beside[:min(len(beside), mostBeside)] {
+			if !slices.ContainsFunc(g.Subflows, func(own mptcp.Subflow) bool { return own.Ends() == s.Ends() }) {
+				others = append(others, x.observed(s))
+			}
+		}
+		changed, closing := x.act(egress.Judge(observed, others, now), g, time.Now())
 		x.mu.Unlock()
 		if changed {
 			clients = append(clients, g.Client)

@@ -11,6 +11,8 @@ const (
 	// tooMuch is how many segments more than that tell that it is no chance, and atOnce how many of them one look can add: a slow start that overran a
 	// queue is over at the next look.
 	tooMuch, atOnce = 8, 4
+	// clearly is how many times the loss of the exit that brings most an exit must lose: what all of them lose is lost behind them.
+	clearly = 3
 	// smallShare of what another exit brings: less is not worth what waiting for its repetitions costs the rest.
 	smallShare = 0.25
 	// firstSpell is how long an exit is spared, then twice as long each time it is no better soon after.
@@ -73,7 +75,7 @@ func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad)
 		}
 		w := b[k]
 		w.excess = max(0, w.excess+min(l.Resent-bearable*l.Sent, atOnce))
-		if w.excess >= tooMuch && !w.spared && l.Bytes < smallShare*best[l.Client].Bytes {
+		if top := best[l.Client]; w.excess >= tooMuch && !w.spared && l.Bytes < smallShare*top.Bytes && l.Resent*top.Sent > clearly*top.Resent*l.Sent {
 			w.spare(now)
 			spared = append(spared, l)
 		}

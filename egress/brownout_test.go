@@ -54,9 +54,10 @@ func TestBrownout(t *testing.T) {
 func TestNoBrownout(t *testing.T) {
 	client, at := netip.MustParseAddr("192.0.2.1"), time.Unix(1e9, 0)
 	for what, loads := range map[string][][]WayLoad{
-		"a slow start":  {{{"a", client, 100, 400, 200}, {"b", client, 1000, 1000, 0}}, {{"a", client, 100, 400, 4}, {"b", client, 1000, 1000, 0}}},
-		"a great share": {{{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}},
-		"all there is":  {{{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}},
+		"a slow start":             {{{"a", client, 100, 400, 200}, {"b", client, 1000, 1000, 0}}, {{"a", client, 100, 400, 4}, {"b", client, 1000, 1000, 0}}},
+		"a great share":            {{{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}},
+		"a bottleneck behind both": {{{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}, {{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}, {{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}},
+		"all there is":             {{{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}},
 	} {
 		b := Brownouts{}
 		for i, l := range loads {

@@ -75,9 +75,17 @@ type Verdict struct {
 	Unsure bool
 }
 
-// Judge looks at the flows of one connection. Where all are silent alike, it is not the exits.
-func Judge(flows []Flow, now time.Time) (v Verdict) {
+// lostAfter is how long a flow of an exit that is well may stall: repetitions can be lost, too, and TCP's timer has run out several times by then.
+const lostAfter = time.Second
+
+// Judge looks at the flows of one connection. The client's other flows can show that an exit is well. Where all are silent alike, it is not the exits.
+func Judge(flows, others []Flow, now time.Time) (v Verdict) {
 	failing, well := stalls(flows, now), map[string]bool{}
+	for _, f := range others {
+		if s, stalls := failing[f.Exit]; stalls && f.Heard.After(s.at) {
+			well[f.Exit] = true
+		}
+	}
 	for _, f := range flows {
 		s, stalls := failing[f.Exit]
 		switch {
@@ -94,7 +102,9 @@ func Judge(flows []Flow, now time.Time) (v Verdict) {
 		s, fails := failing[f.Exit]
 		switch {
 		case well[f.Exit] && !f.Stalled.IsZero():
-			v.Lost = append(v.Lost, i)
+			if now.Sub(f.Stalled) >= lostAfter {
+				v.Lost = append(v.Lost, i)
+			}
 		case fails && !well[f.Exit] && !slices.Contains(v.Exits, f.Exit):
 			v.Exits = append(v.Exits, f.Exit)
 			if s.at.After(last) {

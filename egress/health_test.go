@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "waiting" for 20 ms, "heard" just now with more on the way, "idle".
+// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "heard" just now with more on the way, "idle".
 func flowsAt(kinds ...string) (flows []Flow) {
 	now := time.Unix(10, 0)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
@@ -19,6 +19,8 @@ func flowsAt(kinds ...string) (flows []Flow) {
 			f.Silent, f.Heard, f.Stalled = ago(36), ago(36), now
 		case "long":
 			f.Silent, f.Heard, f.Stalled = ago(236), ago(236), ago(200)
+		case "gone":
+			f.Silent, f.Heard, f.Stalled = ago(1236), ago(1236), ago(1200)
 		case "waiting":
 			f.Silent, f.Heard = ago(20), ago(20)
 		case "heard":
@@ -47,8 +49,9 @@ func TestJudge(t *testing.T) {
 		{[]string{"a stalled", "a idle", "b heard"}, "exits [a]"},
 		{[]string{"a stalled", "b waiting"}, "unsure"},            // the client, or the way back, may be silent
 		{[]string{"a stalled", "a waiting", "b heard"}, "unsure"}, // if the other is heard, it is not the exit
-		{[]string{"a stalled", "a heard", "b heard"}, "lost [0]"}, // one of parallel links, or a route that moved
-		{[]string{"a stalled", "a heard", "b stalled"}, "exits [b]lost [0]"},
+		{[]string{"a stalled", "a heard", "b heard"}, ""},         // its repetitions may be lost, too
+		{[]string{"a gone", "a heard", "b heard"}, "lost [0]"},    // one of parallel links, or a route that moved
+		{[]string{"a gone", "a heard", "b stalled"}, "exits [b]lost [0]"},
 		{[]string{"a stalled", "b stalled"}, "silent"},
 		{[]string{"a long", "b long", "c idle"}, "exits [a b]"},
 		{[]string{"a long", "b stalled", "c idle"}, "unsure"},
@@ -56,7 +59,7 @@ func TestJudge(t *testing.T) {
 		{[]string{"a stalled"}, ""},
 		{[]string{"a heard", "b waiting"}, ""},
 	} {
-		v := Judge(flowsAt(c.flows...), time.Unix(10, 0))
+		v := Judge(flowsAt(c.flows...), nil, time.Unix(10, 0))
 		got := ""
 		for _, one := range []struct {
 			is   bool
@@ -68,6 +71,15 @@ func TestJudge(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%v: %q, want %q (%+v)", c.flows, got, c.want, v)
+		}
+	}
+}
+
+// Another connection of the client shows that an exit is well, by what was heard after the stall.
+func TestJudgeByOthers(t *testing.T) {
+	for kind, failed := range map[string]bool{"a heard": false, "a idle": true, "a stalled": true, "b heard": true} {
+		if v := Judge(flowsAt("a stalled", "b heard"), flowsAt(kind), time.Unix(10, 0)); len(v.Exits) > 0 != failed {
+			t.Errorf("with %q beside it: %+v", kind, v)
 		}
 	}
 }

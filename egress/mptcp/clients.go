@@ -57,6 +57,18 @@ func (m *Manager) Around(some map[Ends]bool) (out []Group) {
 	return out
 }
 
+// Flows returns all subflows of a client's connections, to its first address.
+func (m *Manager) Flows(client netip.Addr) (out []Subflow) {
+	for c := range m.from[client] {
+		for _, s := range c.subflows {
+			if c.Client == client && s.Remote.Addr().Unmap() == client {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
 // Act does at once what is to be done for the connections of clients whose exits changed.
 func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
 	for client := range clients {

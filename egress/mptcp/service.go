@@ -102,6 +102,13 @@ func (s *Service) Around(some map[Ends]bool) []Group {
 	return s.manager.Around(some)
 }
 
+// Flows returns all subflows of a client, as Manager.Flows does.
+func (s *Service) Flows(client netip.Addr) []Subflow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.Flows(client)
+}
+
 // Drop closes subflows that bring nothing to their client, as Manager.Drop does.
 func (s *Service) Drop(some map[Ends]bool) {
 	s.mu.Lock()
