@@ -2,13 +2,10 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,88 +148,6 @@ func (x *exits) handle(event bgp.Event) {
 	}
 }
 
-// openKernel prepares what mode on needs; nothing is changed yet but who manages the paths of new MPTCP connections.
-func (x *exits) openKernel(directory string) error {
-	var addresses []netip.Addr
-	for _, e := range x.config.Exits {
-		addresses = append(addresses, e.Addresses...)
-	}
-	kernel, err := route.Open(route.Config{Exits: x.config.Exits, Interface: x.config.Interface, TunnelSource: x.config.Address,
-		Memory: filepath.Join(directory, "tunnel-source"), Journal: x.note})
-	if err != nil {
-		return err
-	}
-	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Joined: x.joined, Log: x.logger("mptcp")})
-	if err == nil {
-		err = mptcp.TurnOn(x.saved)
-	}
-	if err != nil {
-		kernel.Close()
-		return err
-	}
-	x.kernel, x.mptcp = kernel, service
-	return nil
-}
-
-func (x *exits) logger(part string) *slog.Logger {
-	return slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("egress", part)
-}
-
-// openExits puts the lever in place: sessions begin, and routes follow once a reflector has told all of its own. directory outlives the process, not the boot.
-func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (*exits, error) {
-	plan, err := egress.NewPlan(c.Exits)
-	if err != nil {
-		return nil, err
-	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
-	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
-	x.aside, x.asking, x.overdue = map[netip.Prefix]string{}, map[netip.Prefix]bool{}, make(chan mptcp.Ends, 1024)
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
-	for _, e := range c.Exits {
-		x.byExit[e.Name] = map[bool]netip.Addr{}
-		for _, a := range e.Addresses {
-			x.byExit[e.Name][a.Is4()] = a
-		}
-	}
-	config := bgp.Config{AS: c.AS, RouterID: c.RouterID, Log: x.logger("bgp")}
-	for _, r := range c.Reflectors {
-		password, err := r.password()
-		if err != nil {
-			return nil, err
-		}
-		one := bgp.Reflector{Address: r.Address, Password: password, MaxPrefixes: r.MaxPrefixes}
-		if r.Address.Is6() {
-			one.LocalAddress = c.Address
-		}
-		config.Reflectors = append(config.Reflectors, one)
-	}
-	if c.Mode == On {
-		if err := x.openKernel(directory); err != nil {
-			return nil, err
-		}
-	}
-	sources := []netip.Addr{c.Address}
-	for _, e := range c.Exits {
-		sources = append(sources, e.Addresses...)
-	}
-	cgroups := map[uint64]uint32{}
-	for i, r := range c.Rules {
-		for _, id := range r.Cgroups {
-			cgroups[id] = uint32(i + 1)
-		}
-	}
-	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
-		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
-	}
-	if err = keep(daemonKeeps); err == nil { // before anything is heard from the network
-		x.speaker, err = bgp.Start(ctx, config, x.handle)
-	}
-	if err != nil {
-		return nil, errors.Join(err, x.close())
-	}
-	return x, nil
-}
-
 // begin makes the kernel's state that of the plan for the first time.
 func (x *exits) begin() {
 	x.writing.Lock()
@@ -343,22 +258,4 @@ func (x *exits) run(ctx context.Context) error {
 			repair.Reset(max(repairEvery, 50*time.Since(began))) // with a million routes it takes seconds
 		}
 	}
-}
-
-// close takes everything back. The sessions have ended.
-func (x *exits) close() error {
-	x.keep()
-	x.writing.Lock()
-	defer x.writing.Unlock()
-	var err error
-	if x.flows != nil {
-		err = x.flows.Close()
-	}
-	if x.kernel == nil {
-		return err
-	}
-	err = errors.Join(err, mptcp.TurnOff(x.saved), x.kernel.Remove())
-	x.kernel.Close()
-	x.kernel = nil
-	return err
 }
