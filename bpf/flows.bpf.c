@@ -102,6 +102,10 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 		return 0;
 	}
 	s->stalled_at_ns = now;
+	if (s->asked_at_ns != since) { /* an answer came meanwhile, on another CPU */
+		s->stalled_at_ns = 0;
+		return 0;
+	}
 	s->stalls++;
 	tell(key, true);
 	return 0;

@@ -57,12 +57,12 @@ static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk)
 static __always_inline bool data_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *ack)
 {
 	__u32 length = seg->options_bytes, at = 0, shown;
-	__u8 o[64] = {};
+	__u8 o[128] = {};
 
 	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
 		return false;
 	for (int i = 0; i < 20 && at + 8 <= length; i++) {
-		__u8 *option = o + (at & 31), size = option[1];
+		__u8 *option = o + (at & 63), size = option[1];
 
 		if (option[0] == 0)
 			return false;
@@ -95,8 +95,8 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 	took = now - c->began_ns;
 	from = c->from;
 	over = (__s32)(ack - c->next) >= 0;
-	if (!over && took < TRANSFER_PART_NS)
-		return;
+	if (!over && (took < TRANSFER_PART_NS || ack - from < TRANSFER_MIN_BYTES))
+		return; /* slow ones count as well, when there is enough of them */
 	if (over)
 		ack = c->next;
 	c->from = ack;

@@ -57,7 +57,8 @@ type exits struct {
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 	// aside are the exits whose best path to a prefix is out of the main table; asking are the prefixes for which that is about to be found out.
 	aside  map[netip.Prefix]string
-	asking map[netip.Prefix]bool
+	asking map[netip.Prefix]asked
+	asks   bool // ask runs
 	// networks are those of the clients.
 	networks egress.Networks
 	choice
@@ -116,7 +117,12 @@ func (x *exits) change(plan func() []egress.Change) []egress.Change {
 
 // routes takes in what a reflector told.
 func (x *exits) routes(updates []egress.Update) {
-	changes := x.change(func() []egress.Change { return x.plan.Apply(updates) })
+	x.tell(x.change(func() []egress.Change { return x.plan.Apply(updates) }))
+}
+
+// tell has the connections looked at that changes of the plan concern: of an exit's table they change who reaches a client, of the main table where the first
+// subflow goes.
+func (x *exits) tell(changes []egress.Change) {
 	if x.mptcp == nil || len(changes) == 0 {
 		return
 	}
@@ -126,13 +132,9 @@ func (x *exits) routes(updates []egress.Update) {
 		if e == nil {
 			e = c.Old
 		}
-		if e.Table != 0 {
-			changed = append(changed, e.Prefix)
-		}
+		changed = append(changed, e.Prefix)
 	}
-	if len(changed) > 0 {
-		x.mptcp.Changed(changed...)
-	}
+	x.mptcp.Changed(changed...)
 }
 
 func (x *exits) handle(event bgp.Event) {
@@ -192,7 +194,9 @@ func (x *exits) look(now time.Time) time.Duration {
 	x.traffic.Look(flows, now)
 	did, passed := x.traffic.Did()
 	x.networks.Look(maps.Values(did), x.plan.Network, passed)
-	x.services.found(rules, clients)
+	if x.mptcp != nil {
+		x.services.found(rules, clients)
+	}
 	return time.Since(now)
 }
 
@@ -242,14 +246,16 @@ func (x *exits) run(ctx context.Context) error {
 			if x.flows != nil && x.mptcp != nil {
 				x.recover(now)
 			}
-		case now := <-look.C:
+		case <-look.C:
+			now := time.Now() // the timer's own time is when it should have been heard
 			look.Reset(max(lookEvery, 50*x.look(now)))
 			if x.flows != nil && x.mptcp != nil {
 				x.reconsider(now)
 			}
 		case <-keep.C:
 			x.keep()
-		case began := <-repair.C:
+		case <-repair.C:
+			began := time.Now()
 			x.writing.Lock()
 			if x.settled.Load() {
 				x.settle()

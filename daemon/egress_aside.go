@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -17,41 +18,82 @@ const (
 	askEvery, askFor = 100 * time.Millisecond, 2 * time.Second
 	// late is how long after a stall was found answers may still come to what was sent before the failure: delayed ACKs take 40 ms.
 	late = 50 * time.Millisecond
+	// before it another flow may have stalled of the same failure.
+	before = time.Second
 )
 
-// hears counts the flows through an exit to a prefix that stall since a stall was found, and those that were answered after it.
-func (x *exits) hears(exit string, prefix netip.Prefix, sinceNs uint64) (stalled, heard int) {
-	err := x.flows.count(func(_ bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
-		stalls, answered := s.StalledAtNs >= sinceNs, s.HeardAtNs > sinceNs+uint64(late)
-		if !prefix.Contains(e.Remote.Addr()) || !stalls && !answered {
+// asked is what is to be found out about a prefix: whether its exit is silent since a stall was found.
+type asked struct {
+	exit    string
+	sinceNs uint64
+	until   time.Time
+}
+
+// heard counts flows that stall, and those that were answered.
+type heard struct{ stalled, answered int }
+
+// hears asks all flows once, for all prefixes that are asked about.
+func (x *exits) hears(asking map[netip.Prefix]asked) (map[netip.Prefix]heard, error) {
+	out := map[netip.Prefix]heard{}
+	return out, x.flows.count(func(_ bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
+		x.mu.Lock()
+		prefix, _ := x.plan.Main(e.Remote.Addr())
+		exit := x.exitOf(e.Local.Addr(), e.Remote.Addr())
+		x.mu.Unlock()
+		a, is := asking[prefix]
+		if !is || a.exit != exit {
 			return
 		}
-		x.mu.Lock()
-		defer x.mu.Unlock()
+		h := out[prefix]
 		switch {
-		case x.exitOf(e.Local.Addr(), e.Remote.Addr()) != exit:
-		case stalls:
-			stalled++
-		default:
-			heard++
+		case s.StalledAtNs > 0 && s.StalledAtNs+uint64(before) >= a.sinceNs:
+			h.stalled++
+		case s.HeardAtNs > a.sinceNs+uint64(late):
+			h.answered++
 		}
+		out[prefix] = h
 	})
-	if err != nil {
-		return 0, 1 // the kernel half is gone
-	}
-	return stalled, heard
 }
 
 // setAside takes the best path to a prefix out of the main table.
 func (x *exits) setAside(prefix netip.Prefix, exit string, flows int) {
-	x.change(func() []egress.Change {
+	x.tell(x.change(func() []egress.Change {
 		changes := x.plan.SetAside(prefix, exit)
 		if len(changes) > 0 {
 			x.aside[prefix] = exit
 			x.say(fmt.Sprintf("exit %s is silent for %v, all its %d flows there: the best path is set aside for the standby", exit, prefix, flows))
 		}
 		return changes
-	})
+	}))
+}
+
+// ask goes on until nothing is asked any more.
+func (x *exits) ask() {
+	for {
+		x.mu.Lock()
+		maps.DeleteFunc(x.asking, func(_ netip.Prefix, a asked) bool { return time.Now().After(a.until) })
+		asking := maps.Clone(x.asking)
+		if len(asking) == 0 {
+			x.asks = false
+		}
+		x.mu.Unlock()
+		if len(asking) == 0 {
+			return
+		}
+		answers, err := x.hears(asking)
+		for prefix, a := range asking {
+			h := answers[prefix]
+			if h.answered == 0 && h.stalled >= witnesses && err == nil {
+				x.setAside(prefix, a.exit, h.stalled)
+			}
+			if h.answered > 0 || h.stalled >= witnesses || err != nil { // the kernel half is gone
+				x.mu.Lock()
+				delete(x.asking, prefix)
+				x.mu.Unlock()
+			}
+		}
+		time.Sleep(askEvery)
+	}
 }
 
 // leave finds out, beside what else is done, whether the exit of the best path fails a client's whole prefix since a stall was found, and sets the path aside: plain TCP, and
@@ -60,25 +102,14 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	prefix, exit := x.plan.Main(client)
-	if exit == "" || x.asking[prefix] || x.health.Fit(exit, client) {
+	if _, already := x.asking[prefix]; exit == "" || already || x.health.Fit(exit, client) {
 		return
 	}
-	x.asking[prefix] = true
-	go func() {
-		for begin := time.Now(); time.Since(begin) < askFor; time.Sleep(askEvery) {
-			stalled, heard := x.hears(exit, prefix, sinceNs)
-			if heard > 0 {
-				break
-			}
-			if stalled >= witnesses {
-				x.setAside(prefix, exit, stalled)
-				break
-			}
-		}
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		delete(x.asking, prefix)
-	}()
+	x.asking[prefix] = asked{exit, sinceNs, time.Now().Add(askFor)}
+	if !x.asks {
+		x.asks = true
+		go x.ask()
+	}
 }
 
 // returns is the plan's part of comeBack. The caller has x.mu.
@@ -95,5 +126,5 @@ func (x *exits) returns() (changes []egress.Change) {
 
 // comeBack puts the best path back where its exit is proven for a client, or no client is left to prove it.
 func (x *exits) comeBack() {
-	x.change(x.returns)
+	x.tell(x.change(x.returns))
 }

@@ -16,6 +16,10 @@ import (
 const (
 	// stayFor is how long a client stays with the exit chosen for its latency: a new one needs this long to show its own queue.
 	stayFor = 3 * time.Second
+	// capFor is the least time between two changes of an exit that is at its cap: each moves all connections.
+	capFor = 30 * time.Second
+	// groupFor is how long a connection without transfers keeps its group.
+	groupFor = time.Hour
 	// relief is how far below its cap an exit must be to take more again.
 	relief = 0.9
 )
@@ -26,8 +30,18 @@ type choice struct {
 	worth     *egress.Worth
 	full      map[string]bool // exits that carry as much as they may
 	brownouts egress.Brownouts
-	moved     bool // so much leaves by other exits than the best path's that new connections begin without them
+	moved     bool                 // so much leaves by other exits than the best path's that new connections begin without them
+	turned    map[string]time.Time // when they became so, or were no longer
 	quickest  map[netip.Addr]quickExit
+	// groups are the connections that are compared, by token; forgot is when they were last looked through.
+	groups map[uint32]membership
+	forgot time.Time
+}
+
+// membership says which of the two groups a connection is in, and when that was last of use.
+type membership struct {
+	heldOut bool
+	at      time.Time
 }
 
 // quickExit is the exit a client has under the strategy latency.
@@ -66,63 +80,86 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 }
 
 // carriers says which exits carry data of a service to a client, and in words why not all do. The caller has x.mu.
-func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s egress.Strategy, now time.Time) (carry map[string]bool, why string) {
+func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s egress.Strategy) (carry map[string]bool, why string) {
 	all := x.candidates(client, ways, main)
-	if x.worth.One(ways[0].Prefix, s) && x.health.Fit(main, client) {
+	if x.worth.One(ways[0].Prefix, s) && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == main && !c.Spared }) {
 		return map[string]bool{main: true}, "the strategy was measured and does no better than the best path (plait egress prefixes)"
 	}
-	if s != egress.Latency {
-		return s.Carriers(all, ""), fmt.Sprintf("strategy %s", s)
+	was := x.quickest[client].exit
+	if s == egress.Latency && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was && !c.Spared }) {
+		return map[string]bool{was: true}, "strategy latency"
 	}
-	was := x.quickest[client]
-	if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Spared }) {
-		return map[string]bool{was.exit: true}, "strategy latency"
+	return s.Carriers(all, was), fmt.Sprintf("strategy %s", s)
+}
+
+// group decides whether a connection is compared, and on which side. The caller has x.mu.
+func (x *exits) group(p mptcp.Peer, out, alone bool, now time.Time) {
+	switch full := slices.Contains(slices.Collect(maps.Values(x.full)), true); {
+	case out && alone:
+		x.groups[p.Token] = membership{true, now}
+	case out || alone || x.moved || full: // what it gets is neither the strategy nor the best path by lot
+		delete(x.groups, p.Token)
+	default:
+		x.groups[p.Token] = membership{false, now}
 	}
-	carry = s.Carriers(all, was.exit)
-	for exit := range carry {
-		if exit != was.exit || was.at.IsZero() {
-			x.quickest[client] = quickExit{exit, now}
-		}
-	}
-	return carry, "strategy latency"
 }
 
 // reachable is what the plan says to the path manager, less what does not bring packets to the client, and in the roles the service wants.
 func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	own := p.Own.Addr()
+	own, now := p.Own.Addr(), time.Now()
 	if x.flows != nil {
 		if err := x.flows.watch(own); err != nil {
 			x.logf("%v", err)
 		}
 	}
 	main, service, ways := x.exitOf(own, p.Client), x.services.of(p), x.plan.Reachable(p.Client)
-	fit := x.health.Fit(main, p.Client)
-	if len(ways) == 0 || fit && !p.Offered && (x.moved || heldOut(p.Token, service.HoldoutPercent)) {
+	if len(ways) == 0 {
 		return nil
 	}
-	carry, _ := x.carriers(p.Client, ways, main, service.Strategy, time.Now())
-	var out []mptcp.ExitAddress
-	for _, way := range ways {
-		if a, ok := x.byExit[way.Exit][p.Client.Is4()]; ok && x.health.Fit(way.Exit, p.Client) {
-			out = append(out, mptcp.ExitAddress{Addr: a, Same: way.Exit == main, Backup: !carry[way.Exit]})
+	fit, out := x.health.Fit(main, p.Client), heldOut(p.Token, service.HoldoutPercent)
+	alone := fit && !p.Offered && (x.moved || out)
+	if x.group(p, out, alone, now); alone {
+		return nil
+	}
+	carry, _ := x.carriers(p.Client, ways, main, service.Strategy)
+	if _, chosen := x.quickest[p.Client]; service.Strategy == egress.Latency && !chosen {
+		for exit := range carry {
+			x.quickest[p.Client] = quickExit{exit, now}
 		}
 	}
-	return append(out, mptcp.ExitAddress{Addr: own, Avoid: !fit, Backup: fit && !carry[main]})
+	var all []mptcp.ExitAddress
+	for _, way := range ways {
+		if a, ok := x.byExit[way.Exit][p.Client.Is4()]; ok && x.health.Fit(way.Exit, p.Client) {
+			all = append(all, mptcp.ExitAddress{Addr: a, Same: way.Exit == main, Backup: !carry[way.Exit]})
+		}
+	}
+	return append(all, mptcp.ExitAddress{Addr: own, Avoid: !fit, Backup: fit && !carry[main]})
 }
 
-// transfer takes in how long an MPTCP connection took for something.
+// transfer takes in how long an MPTCP connection took for something, if it belongs to one of the groups that are compared.
 func (x *exits) transfer(t flowTransfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	client := t.ends.Remote.Addr()
+	client, now := t.ends.Remote.Addr(), time.Now()
+	group, is := x.groups[t.token]
 	ways := x.plan.Reachable(client)
-	if len(ways) < 2 {
-		return // there is nothing to choose
+	if !is || len(ways) < 2 { // there is nothing to choose
+		return
 	}
+	x.groups[t.token] = membership{group.heldOut, now}
 	service := x.services.of(mptcp.Peer{Token: t.token, Client: client, Own: t.ends.Local})
-	x.worth.Transfer(t.token, ways[0].Prefix, service.Strategy, heldOut(t.token, service.HoldoutPercent), t.bytes, t.us, time.Now())
+	x.worth.Transfer(t.token, ways[0].Prefix, service.Strategy, group.heldOut, t.bytes, t.us, now)
+}
+
+// forget drops connections of which nothing was heard for long. The caller has x.mu.
+func (x *exits) forget(now time.Time) {
+	if now.Sub(x.forgot) < groupFor/10 {
+		return
+	}
+	x.forgot = now
+	maps.DeleteFunc(x.groups, func(_ uint32, m membership) bool { return now.Sub(m.at) > groupFor })
 }
 
 // runTransfers takes in transfers until the kernel half is closed.
@@ -140,18 +177,21 @@ func (x *exits) runTransfers() error {
 }
 
 // fill finds exits that carry as much as they may, or no longer do. The caller has x.mu.
-func (x *exits) fill() (changed bool) {
+func (x *exits) fill(now time.Time) (changed bool) {
 	traffic := x.traffic.Exits()
 	for _, e := range x.config.Exits {
-		mbps := traffic[e.Name].GoodputBps / 1e6
+		mbps, was := traffic[e.Name].GoodputBps/1e6, x.full[e.Name]
 		switch {
-		case e.CapMbps == 0:
+		case e.CapMbps == 0 || now.Sub(x.turned[e.Name]) < capFor:
 		case !x.full[e.Name] && mbps > e.CapMbps:
 			x.full[e.Name], changed = true, true
 			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s, its cap is %g: it stands by where there is another", e.Name, mbps, e.CapMbps))
 		case x.full[e.Name] && mbps < relief*e.CapMbps:
 			x.full[e.Name], changed = false, true
 			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s: below its cap of %g again", e.Name, mbps, e.CapMbps))
+		}
+		if x.full[e.Name] != was {
+			x.turned[e.Name] = now
 		}
 	}
 	share, most := x.traffic.MovedPercent(), x.config.MovedPercent
@@ -168,14 +208,21 @@ func (x *exits) fill() (changed bool) {
 
 // requicken finds the clients that are to have another exit for their latency. The caller has x.mu.
 func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
-	for client, was := range maps.Clone(x.quickest) {
+	for client, was := range x.quickest {
 		main, ways := x.plan.MainExit(client), x.plan.Reachable(client)
 		if len(ways) == 0 || x.traffic.RTTUs(was.exit, client) == 0 && now.Sub(was.at) > time.Minute {
 			delete(x.quickest, client) // its connections are long gone
 			continue
 		}
-		if x.carriers(client, ways, main, egress.Latency, now); x.quickest[client].exit != was.exit {
-			clients = append(clients, client)
+		all := x.candidates(client, ways, main)
+		if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Spared }) {
+			continue
+		}
+		for exit := range egress.Latency.Carriers(all, was.exit) {
+			if exit != was.exit {
+				x.quickest[client] = quickExit{exit, now}
+				clients = append(clients, client)
+			}
 		}
 	}
 	return clients
@@ -198,12 +245,13 @@ func (x *exits) spare(now time.Time) (clients []netip.Addr) {
 // reconsider looks at what was decided, with what was measured since.
 func (x *exits) reconsider(now time.Time) {
 	x.mu.Lock()
-	all := x.fill()
+	all := x.fill(now)
 	var prefixes []netip.Prefix
 	for _, d := range x.worth.Tick(now) {
 		prefixes = append(prefixes, d.Prefix)
 		x.say(inWords(d))
 	}
+	x.forget(now)
 	clients := append(append(x.requicken(now), x.services.newcomers()...), x.spare(now)...)
 	x.mu.Unlock()
 	if all {

@@ -43,7 +43,7 @@ func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
 	}
 	x.plan.Apply(told)
 	x.config = c
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	return x
 }
 
@@ -90,8 +90,8 @@ func TestRoles(t *testing.T) {
 		{"the cheapest, by port", nil, managed, 443, "10- a-= b- c+"},
 		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 3}, nil) }, managed, 80, "10+ a+= b+ c+"},
 		{"by prefix, nothing measured", func() { x.services.prefixes[prefix.Prefixes[0]] = 1 }, managed, 80, "10+ a+= b- c-"},
-		{"another is quicker, too soon", func() { x.measuredRTT(1, 40, 30, 20) }, managed, 80, "10+ a+= b- c-"},
-		{"another is quicker", func() { x.quickest[chooser] = quickExit{"a", time.Now().Add(-stayFor)} }, managed, 80, "10- a-= b- c+"},
+		{"another is quicker, too soon", func() { x.measuredRTT(1, 40, 30, 20); x.requicken(time.Now()) }, managed, 80, "10+ a+= b- c-"},
+		{"another is quicker", func() { x.quickest[chooser] = quickExit{"a", time.Now().Add(-stayFor)}; x.requicken(time.Now()) }, managed, 80, "10- a-= b- c+"},
 		{"it is full", func() { x.full["c"] = true; x.quickest = map[netip.Addr]quickExit{} }, managed, 80, "10- a-= b+ c-"},
 		{"it fails", func() { x.health.Fail("b", chooser, time.Now()) }, managed, 80, "10+ a+= c-"},
 		{"the best path fails", func() { x.health.Fail("a", chooser, time.Now()); x.full["c"] = false }, managed, 80, "10+ avoided c+"},
@@ -111,6 +111,7 @@ func TestNotWorthIt(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 50})
 	ends := mptcp.Ends{Local: netip.MustParseAddrPort("[2001:db8:1::10]:80"), Remote: netip.AddrPortFrom(chooser, 1000)}
 	for i := range uint32(40) {
+		x.roles(i*250, 80)
 		x.transfer(flowTransfer{ends, i * 250, 1 << 20, 500_000 + i%7*1000})
 	}
 	x.worth.Tick(time.Now().Add(time.Minute))
@@ -131,19 +132,23 @@ func TestCaps(t *testing.T) {
 	x.config.Exits[1].CapMbps, x.config.MovedPercent = 9.5, 60
 	x.measuredRTT(0, 10, 10, 10)
 	x.measuredRTT(1, 10, 10, 10) // 10 Mbit/s each
-	if !x.fill() || x.roles(1, 80) != "" {
+	now := time.Now()
+	if !x.fill(now) || x.roles(1, 80) != "" {
 		t.Errorf("two thirds are moved, and new connections get %q", x.roles(1, 80))
 	}
 	x.config.MovedPercent = 80
-	if x.fill(); x.roles(1, 80) != "10+ a+= b- c+" {
+	if x.fill(now); x.roles(1, 80) != "10+ a+= b- c+" {
 		t.Errorf("b is over its cap: %q", x.roles(1, 80))
 	}
 	x.config.Exits[1].CapMbps = 10.5
-	if x.fill() || !x.full["b"] {
+	if x.fill(now.Add(capFor)) || !x.full["b"] {
 		t.Error("b is not full any more just below its cap")
 	}
 	x.config.Exits[1].CapMbps = 12
-	if !x.fill() || x.roles(1, 80) != "10+ a+= b+ c+" {
+	if x.fill(now.Add(capFor - 1)) {
+		t.Error("b is not full any more so soon")
+	}
+	if !x.fill(now.Add(capFor)) || x.roles(1, 80) != "10+ a+= b+ c+" {
 		t.Errorf("b is far below its cap: %q", x.roles(1, 80))
 	}
 }

@@ -61,7 +61,7 @@ func (x *exits) explain(client netip.Addr) Explanation {
 		if len(r.Prefixes) > 0 && !slices.ContainsFunc(r.Prefixes, func(p netip.Prefix) bool { return p.Contains(client) }) {
 			continue
 		}
-		carry, why := x.carriers(client, ways, out.Main, r.Strategy, time.Now())
+		carry, why := x.carriers(client, ways, out.Main, r.Strategy)
 		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why})
 	}
 	return out

@@ -100,9 +100,11 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 	}
 	left, lost := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}
 	var clients []netip.Addr
-	since := map[netip.Addr]uint64{}
+	since, beside := map[netip.Addr]uint64{}, map[netip.Addr][]mptcp.Subflow{}
 	for _, g := range x.mptcp.Around(some) {
-		beside := x.mptcp.Flows(g.Client)
+		if beside[g.Client] == nil {
+			beside[g.Client] = x.mptcp.Flows(g.Client, mostBeside)
+		}
 		x.mu.Lock()
 		now := time.Unix(0, int64(monotonicNs()))
 		observed := make([]egress.Flow, len(g.Subflows))
@@ -110,7 +112,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 			observed[i] = x.observed(s)
 		}
 		var others []egress.Flow
-		for _, s := range beside[:min(len(beside), mostBeside)] {
+		for _, s := range beside[g.Client] {
 			if !slices.ContainsFunc(g.Subflows, func(own mptcp.Subflow) bool { return own.Ends() == s.Ends() }) {
 				others = append(others, x.observed(s))
 			}

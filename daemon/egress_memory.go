@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"plait.dev/plait/egress"
@@ -17,7 +18,7 @@ const keepEvery = time.Minute
 
 // stateDirectory outlives the boot where systemd gives one; else it is where plait keeps what outlives the process.
 func stateDirectory(directory string) string {
-	if d := os.Getenv("STATE_DIRECTORY"); d != "" {
+	if d, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); d != "" { // the first of several
 		return d
 	}
 	return directory

@@ -33,6 +33,7 @@ type brownout struct {
 	spared bool
 	until  time.Time
 	spell  time.Duration
+	last   time.Time // when something was sent
 }
 
 // Brownouts finds exits that bring packets to a client, but lose so many that they hold up the rest. It is for one goroutine at a time.
@@ -74,6 +75,7 @@ func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad)
 			b[k] = &brownout{}
 		}
 		w := b[k]
+		w.last = now
 		w.excess = max(0, w.excess+min(l.Resent-bearable*l.Sent, atOnce))
 		if top := best[l.Client]; w.excess >= tooMuch && !w.spared && l.Bytes < smallShare*top.Bytes && l.Resent*top.Sent > clearly*top.Resent*l.Sent {
 			w.spare(now)
@@ -85,7 +87,7 @@ func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad)
 			w.spared, w.excess = false, 0
 			over = append(over, WayLoad{Exit: k.exit, Client: k.client})
 		}
-		if !w.spared && w.excess == 0 && now.Sub(w.until) > relapse {
+		if !w.spared && now.Sub(w.until) > relapse && (w.excess == 0 || now.Sub(w.last) > relapse) {
 			delete(b, k)
 		}
 	}

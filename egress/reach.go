@@ -51,7 +51,8 @@ func (p *Plan) MainExit(client netip.Addr) string {
 // that changes.
 func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
 	i := slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit })
-	if i < 0 || p.destinations[prefix] == nil {
+	d := p.destinations[prefix]
+	if i < 0 || d == nil || d.best == nil { // none, or aside already
 		return nil
 	}
 	p.aside[prefix] = i

@@ -35,8 +35,8 @@ const (
 	quickerUs    = 2000
 )
 
-// quickest stays with the exit in use unless another is clearly quicker. An exit without a round-trip time has to be used to get one: it is taken only
-// if none has one.
+// quickest stays with the exit in use unless another is clearly quicker. An exit without a round-trip time is taken only if none has one: nobody joins
+// it, perhaps.
 func quickest(all []Candidate, using string) string {
 	var best, used *Candidate
 	for i := range all {
@@ -51,7 +51,7 @@ func quickest(all []Candidate, using string) string {
 	switch {
 	case best == nil && used == nil:
 		return all[0].Exit
-	case best == nil || used != nil && (used.RTTUs == 0 || best.RTTUs > quickerTimes*used.RTTUs || best.RTTUs > used.RTTUs-quickerUs):
+	case best == nil || used != nil && used.RTTUs > 0 && (best.RTTUs > quickerTimes*used.RTTUs || best.RTTUs > used.RTTUs-quickerUs):
 		return used.Exit
 	}
 	return best.Exit

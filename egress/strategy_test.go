@@ -28,7 +28,7 @@ func TestCarriers(t *testing.T) {
 		{"the one in use has failed", Latency, []Candidate{a, c}, "b", "c"},
 		{"quicker, but full", Latency, []Candidate{a, full(b)}, "a", "a"},
 		{"nothing is known", Latency, []Candidate{unknown(a), unknown(b)}, "", "a"},
-		{"nothing is known of the one in use", Latency, []Candidate{unknown(a), b}, "a", "a"},
+		{"nothing is known of the one in use", Latency, []Candidate{unknown(a), b}, "a", "b"},
 		{"known is used first", Latency, []Candidate{unknown(a), b}, "", "b"},
 		{"least cost", Cheap, []Candidate{a, b, c}, "", "b c"},
 		{"the cheap ones are full", Cheap, []Candidate{a, full(b), full(c)}, "", "a"},

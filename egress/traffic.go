@@ -121,22 +121,22 @@ func (t *Traffic[K]) Loads() (out []WayLoad) {
 }
 
 // way takes in a flow that did something, or is new. Of several at one look the round-trip time is the mean over the bytes.
-func (t *Traffic[K]) way(before, f FlowCount, now time.Time) {
-	if f.SRTTUs == 0 {
+func (t *Traffic[K]) way(did FlowCount, now time.Time) {
+	if did.SRTTUs == 0 {
 		return
 	}
-	bytes := float64(f.AckedBytes - before.AckedBytes)
-	k := wayTo{f.Exit, f.Client}
+	bytes := float64(did.AckedBytes)
+	k := wayTo{did.Exit, did.Client}
 	w := t.ways[k]
 	if w == nil || !w.at.Equal(now) {
-		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: f.Exit, Client: f.Client}}
+		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Client: did.Client}}
 		t.ways[k] = w
 	}
 	w.Bytes += bytes
-	w.Sent += float64(f.SentSegments - before.SentSegments)
-	w.Resent += float64(f.Resent - before.Resent)
+	w.Sent += float64(did.SentSegments)
+	w.Resent += float64(did.Resent)
 	w.weight += bytes + 1
-	w.us += (float64(f.SRTTUs) - w.us) * (bytes + 1) / w.weight
+	w.us += (float64(did.SRTTUs) - w.us) * (bytes + 1) / w.weight
 }
 
 // NewTraffic has seen nothing yet.
@@ -197,11 +197,14 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 			s.seconds = passed.Seconds()
 		}
 		before, known := t.last[k]
-		if !first {
-			t.add(k, f.Since(before))
+		did := f.Since(before)
+		if first {
+			did.AckedBytes, did.SentSegments, did.Resent = 0, 0, 0
+		} else {
+			t.add(k, did)
 		}
-		if !known || f.AckedBytes > before.AckedBytes {
-			t.way(before, f, now)
+		if !known || did.AckedBytes > 0 || did.SentSegments > 0 {
+			t.way(did, now)
 		}
 	}
 	maps.DeleteFunc(t.ways, func(_ wayTo, w *wayRTT) bool { return now.Sub(w.at) > waysFor })

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -208,6 +209,7 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 	for _, k := range w.known {
 		if !k.OneUntil.IsZero() && !now.Before(k.OneUntil) {
 			k.OneUntil, k.Managed, k.HeldOut = time.Time{}, Group{}, Group{}
+			maps.DeleteFunc(w.open, func(_ uint32, o *sampled) bool { return o.of == knownKey{k.Prefix, k.Strategy} }) // of the time before
 			changes = append(changes, Decision{*k, ""})
 		}
 	}

@@ -57,9 +57,12 @@ func (m *Manager) Around(some map[Ends]bool) (out []Group) {
 	return out
 }
 
-// Flows returns all subflows of a client's connections, to its first address.
-func (m *Manager) Flows(client netip.Addr) (out []Subflow) {
+// Flows returns subflows of a client's connections, to its first address, not many more than most.
+func (m *Manager) Flows(client netip.Addr, most int) (out []Subflow) {
 	for c := range m.from[client] {
+		if len(out) >= most {
+			break
+		}
 		for _, s := range c.subflows {
 			if c.Client == client && s.Remote.Addr().Unmap() == client {
 				out = append(out, s)

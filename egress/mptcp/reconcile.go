@@ -37,6 +37,12 @@ func (m *Manager) wanted(c *connection) []ExitAddress {
 		}
 		m.want = append(m.want, x)
 	}
+	if own := find(m.want, c.Own.Addr()); own != nil && own.Backup && !slices.ContainsFunc(c.subflows, func(s Subflow) bool {
+		x := find(m.want, s.addr())
+		return x != nil && !x.Backup
+	}) {
+		own.Backup = false // those that are to carry have no subflow yet, or never will: all backups would be used alike
+	}
 	return m.want
 }
 

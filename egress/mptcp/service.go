@@ -102,11 +102,11 @@ func (s *Service) Around(some map[Ends]bool) []Group {
 	return s.manager.Around(some)
 }
 
-// Flows returns all subflows of a client, as Manager.Flows does.
-func (s *Service) Flows(client netip.Addr) []Subflow {
+// Flows returns subflows of a client, as Manager.Flows does.
+func (s *Service) Flows(client netip.Addr, most int) []Subflow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manager.Flows(client)
+	return s.manager.Flows(client, most)
 }
 
 // Drop closes subflows that bring nothing to their client, as Manager.Drop does.
