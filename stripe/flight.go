@@ -32,6 +32,7 @@ type flight struct {
 	received  uint64 // chunks the peer has acknowledged on this path
 	delivered uint64 // bytes of them
 	lastAck   time.Time
+	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path would be silent
 	pingAt    time.Time // of the ping without answer; zero: there is none
 	srtt      time.Duration
 	rttvar    time.Duration
@@ -161,7 +162,9 @@ func (f *flight) patience() time.Duration {
 	return f.srtt + max(4*f.rttvar, silenceMin)
 }
 
-// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer.
+// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. While TCP hears from its peer it
+// repairs a loss, which takes a round trip more. Longer than that it is not believed: data of the peer counts as hearing from it, and
+// the peer may be a proxy.
 func (f *flight) silentSince() time.Time {
 	oldest := f.pingAt
 	if f.fifo.len() > 0 && (oldest.IsZero() || f.fifo.at(0).at.Before(oldest)) {
@@ -171,10 +174,20 @@ func (f *flight) silentSince() time.Time {
 		return time.Time{}
 	}
 	at := oldest.Add(f.patience())
+	if alive := f.heard.Add(silenceMin); alive.After(at) {
+		at = earlier(alive, at.Add(f.srtt))
+	}
 	if alive := f.lastAck.Add(silenceMin); alive.After(at) {
 		return alive // slower than ever, but answering
 	}
 	return at
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // silent reports whether an answer is overdue.

@@ -19,6 +19,8 @@ type wire interface {
 	setAhead(bytes int)
 	// buffered reports whether there is more to read at once.
 	buffered() bool
+	// sinceHeard is how long ago the peer's host acknowledged anything, out of order or twice as well.
+	sinceHeard() time.Duration
 }
 
 const (
@@ -113,6 +115,11 @@ func (p *path) fill(b []byte) []byte {
 		return b
 	}
 	now := time.Now()
+	for _, q := range p.c.paths {
+		if q.flight.silent(now) {
+			q.flight.heard = now.Add(-q.wire.sinceHeard())
+		}
+	}
 	batch := min(maxBatch, 1+int(p.flight.rate*aheadTime.Seconds()/maxPayload))
 	for range batch {
 		c := p.c.out.take(p.flight, now)

@@ -171,6 +171,9 @@ func (s *simWire) setAhead(bytes int) { s.mu.Lock(); s.ahead = bytes; s.mu.Unloc
 
 func (s *simWire) buffered() bool { return false }
 
+// sinceHeard knows of nothing: simulated paths repair no losses.
+func (s *simWire) sinceHeard() time.Duration { return time.Hour }
+
 func (s *simWire) Close() error {
 	s.out.close()
 	s.in.close()

@@ -92,6 +92,17 @@ func (w *tcpWire) Close() error { return w.raw.Conn.Close() }
 // buffered reports whether at least a whole record is here already.
 func (w *tcpWire) buffered() bool { return w.raw.in.Buffered() > maxFrame+512 }
 
+// sinceHeard asks TCP_INFO: tcpi_last_ack_recv counts every acceptable acknowledgement, in milliseconds (tcp_ack in net/ipv4/tcp_input.c).
+func (w *tcpWire) sinceHeard() time.Duration {
+	since := time.Hour
+	_ = w.raw.sys.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			since = time.Duration(info.Last_ack_recv) * time.Millisecond
+		}
+	})
+	return since
+}
+
 // setAhead sets TCP_NOTSENT_LOWAT: the kernel says there is room when less than half of it waits to be sent (tcp(7)).
 func (w *tcpWire) setAhead(bytes int) {
 	_ = w.raw.sys.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes) })
