@@ -384,3 +384,62 @@ func FuzzReceiver(f *testing.F) {
 		}
 	})
 }
+
+// The far side of an interrupted copy still has the part, and cuts it short before it notices: what is told to the sender is what is
+// there afterwards.
+func TestPartOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := os.WriteFile(filepath.Join(dir, partOf("file")), make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := &receiver{root: root}
+	part, err := old.openPart(partOf("file"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	rc := &receiver{root: root, open: map[uint64]*incoming{}, s: newStream(&said)}
+	in := &incoming{entry: entry{ID: 1, Size: 200}, name: "file"}
+	asked := make(chan error)
+	go func() { asked <- rc.ask(in) }()
+	select {
+	case err := <-asked:
+		t.Fatalf("it read a part that another copy writes: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := part.Truncate(10); err != nil {
+		t.Fatal(err)
+	}
+	part.Close()
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	defer in.close()
+	if in.offset != 10 {
+		t.Errorf("it has %d bytes of the file, want 10", in.offset)
+	}
+}
+
+// A copy that was killed between giving a part its mode and its name goes on.
+func TestPartOfReadOnlyFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "from")
+	if err := os.WriteFile(file, []byte("content"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, "to")
+	if err := os.WriteFile(partOf(to), []byte("con"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err := push(t, Options{}, to, file); err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	if got, err := os.ReadFile(to); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

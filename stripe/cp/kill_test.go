@@ -25,8 +25,18 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "-G":
 		os.Exit(1)
 	case len(os.Args) > 1 && os.Args[1] == "-T":
-		_ = os.WriteFile(os.Getenv("CP_TEST_PID"), []byte(strconv.Itoa(os.Getpid())), 0o644)
-		err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
+		pid, err := os.Create(os.Getenv("CP_TEST_PID"))
+		if err == nil {
+			err = syscall.Flock(int(pid.Fd()), syscall.LOCK_SH) // until this process has ended
+		}
+		if err == nil {
+			_, err = fmt.Fprint(pid, os.Getpid())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "far:", err)
+			os.Exit(1)
+		}
+		err = ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
 			defer c.Close()
 			return Serve(c)
 		}})
@@ -59,6 +69,12 @@ func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	cmd = exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), "CP_TEST_NEAR="+self, "CP_TEST_PID="+pid)
+	t.Cleanup(func() { // the far side may outlive a near side that was killed, and write where the test's files are
+		if f, err := os.Open(pid); err == nil {
+			_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			f.Close()
+		}
+	})
 	return cmd, func() int {
 		b, _ := os.ReadFile(pid)
 		n, _ := strconv.Atoi(string(b))

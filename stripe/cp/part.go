@@ -18,18 +18,17 @@ func partOf(name string) string {
 	return path.Join(path.Dir(name), ".plait-part-"+hex.EncodeToString(sum[:12]))
 }
 
-// keep reads what is there of a file.
-func (rc *receiver) keep(in *incoming, name string) error {
+// keep reads what is there of a file into the sum.
+func (in *incoming) keep(f *os.File) error {
 	in.kept, in.offset = sha256.New(), 0
-	f, err := rc.root.Open(name)
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotCopied
+	}
+	if err == nil {
+		in.offset, err = io.Copy(in.kept, io.LimitReader(f, in.Size))
+	}
 	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, errNotCopied)
-	}
-	if in.offset, err = io.Copy(in.kept, io.LimitReader(f, in.Size)); err != nil {
 		in.kept, in.offset = sha256.New(), 0
 	}
 	return err
@@ -38,20 +37,19 @@ func (rc *receiver) keep(in *incoming, name string) error {
 // lockWait is how long a part may be somebody else's: the far side of an interrupted copy notices within this time.
 const lockWait = 20 * time.Second
 
-// openPart opens a part for writing from an offset on. Only one copy at a time may write it.
-func (rc *receiver) openPart(name string, at int64) (*os.File, error) {
+// openPart opens a part. Only one copy at a time has it, from before it is read to its end: the far side of an interrupted copy may
+// cut it short between its reading here and the writing of the rest, and would leave a hole that no sum shows.
+func (rc *receiver) openPart(name string, flags int) (*os.File, error) {
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		f, err := rc.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := rc.root.OpenFile(name, os.O_RDWR|flags, 0o600)
+		if errors.Is(err, fs.ErrPermission) && rc.root.Chmod(name, 0o600) == nil && time.Since(start) < lockWait {
+			continue // killed between its mode and its name
+		}
 		if err != nil {
 			return nil, err
 		}
 		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && rc.is(f, name) {
-			if err = f.Truncate(at); err == nil {
-				_, err = f.Seek(at, io.SeekStart)
-			}
-			if err == nil {
-				return f, nil
-			}
+			return f, nil
 		}
 		f.Close()
 		switch {
@@ -62,6 +60,19 @@ func (rc *receiver) openPart(name string, at int64) (*os.File, error) {
 			return nil, errors.New("another copy writes this file now; wait until it has ended")
 		}
 	}
+}
+
+// writeFrom makes the part ready to be written from an offset on.
+func (rc *receiver) writeFrom(in *incoming, at int64) (err error) {
+	if in.part == nil {
+		if in.part, err = rc.openPart(partOf(in.name), os.O_CREATE); err != nil {
+			return err
+		}
+	}
+	if err = in.part.Truncate(at); err == nil {
+		_, err = in.part.Seek(at, io.SeekStart)
+	}
+	return err
 }
 
 // is reports whether a name still is the file that was opened by it.

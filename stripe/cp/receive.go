@@ -42,6 +42,12 @@ type incoming struct {
 	failed bool // the sender has been told; what still comes of it is dropped
 }
 
+func (in *incoming) close() {
+	if in.part != nil {
+		in.part.Close()
+	}
+}
+
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
 	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}}
@@ -53,8 +59,11 @@ func runReceiver(s *stream, r request, p *Progress) error {
 	}
 	defer rc.root.Close()
 	defer func() {
-		if rc.current != nil && rc.current.part != nil {
-			rc.current.part.Close()
+		for _, in := range rc.open {
+			in.close()
+		}
+		if rc.current != nil {
+			rc.current.close()
 		}
 	}()
 	var buf []byte
@@ -241,11 +250,18 @@ func (rc *receiver) makeLink(name string, e entry) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
+	part, err := rc.openPart(partOf(in.name), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return rc.refuse(in.entry, in.name, err)
+	}
+	in.part = part
 	info, err := rc.root.Lstat(in.name)
 	switch {
 	case err == nil && info.IsDir():
+		in.close()
 		return rc.refuse(in.entry, in.name, errors.New("a directory is in the way of a file"))
 	case err == nil && info.Mode().IsRegular() && info.Size() == in.Size && !rc.checksum && info.ModTime().UnixNano() == in.MTime:
+		in.close()
 		if info.Mode().Perm() != fs.FileMode(in.Mode) {
 			if err := rc.root.Chmod(in.name, fs.FileMode(in.Mode)); err != nil {
 				return rc.refuse(in.entry, in.name, err)
@@ -255,14 +271,23 @@ func (rc *receiver) ask(in *incoming) error {
 		return rc.s.send(msgKept, kept{in.ID, true})
 	}
 	if err == nil && rc.checksum && info.Mode().IsRegular() && info.Size() == in.Size {
-		in.adopt = rc.keep(in, in.name) == nil && in.offset == in.Size
+		if there, err := rc.root.Open(in.name); err == nil {
+			in.adopt = in.keep(there) == nil && in.offset == in.Size
+			there.Close()
+		}
 	}
 	if !in.adopt {
-		_ = rc.keep(in, partOf(in.name))
+		in.offset = 0
 	}
-	w := want{ID: in.ID, Offset: in.offset}
+	if !in.adopt && in.part != nil {
+		if err := in.keep(in.part); err != nil {
+			in.close()
+			return rc.refuse(in.entry, in.name, err)
+		}
+	}
+	w := want{ID: in.ID}
 	if in.offset > 0 {
-		w.Sum = in.kept.Sum(nil)
+		w.Offset, w.Sum = in.offset, in.kept.Sum(nil)
 	}
 	rc.open[in.ID] = in
 	return rc.s.send(msgWant, w)
@@ -284,8 +309,7 @@ func (rc *receiver) begin(b begin) error {
 	if in.adopt = in.adopt && b.Offset == in.Size; in.adopt {
 		return nil
 	}
-	var err error
-	if in.part, err = rc.openPart(partOf(in.name), in.at); err != nil {
+	if err := rc.writeFrom(in, in.at); err != nil {
 		return rc.give(in, err)
 	}
 	return nil
@@ -326,9 +350,7 @@ func (rc *receiver) done(d done) error {
 		return fmt.Errorf("%w: the end of no file", errBroken)
 	}
 	rc.current = nil
-	if in.part != nil {
-		defer in.part.Close()
-	}
+	defer in.close()
 	if in.failed {
 		return nil
 	}
