@@ -8,6 +8,7 @@ package bpf
 
 //go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_control -type plait_counters -type plait_policy -type plait_choice -type plait_prefix -type plait_latency -type plait_sample -type plait_flow -output-stem plait Plait plait.bpf.c -- -I/usr/include
 //go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_source -type plait_flow_key -type plait_flow_stats -type plait_flow_event -type plait_flow_armed -type plait_transfer -type flow -output-stem flows Flows flows.bpf.c -- -I/usr/include
+//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_ack_route -type plait_ack_name -type plait_ack_lead -type plait_ack_native -output-stem acks Acks acks.bpf.c -- -I/usr/include
 
 import (
 	"fmt"
@@ -93,6 +94,14 @@ type (
 	FlowStats = FlowsPlaitFlowStats
 	// FlowEvent is said when a flow stalls, and when it is heard again.
 	FlowEvent = FlowsPlaitFlowEvent
+	// AckRoute is how a flow's ACKs are copied.
+	AckRoute = AcksPlaitAckRoute
+	// AckName is how a copied ACK tells which socket it is for.
+	AckName = AcksPlaitAckName
+	// AckLead is what copies of a flow's ACKs do.
+	AckLead = AcksPlaitAckLead
+	// AckNative is what the congestion control is told of a socket whose ACKs are copied.
+	AckNative = AcksPlaitAckNative
 	// Transfer is said when what an MPTCP connection had sent is acknowledged.
 	Transfer = FlowsPlaitTransfer
 )

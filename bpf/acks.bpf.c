@@ -1,0 +1,431 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tcx: pure ACKs of slow MPTCP subflows leave twice, natively and as a copy over a quicker link, in a tunnel of UDP (receiver); copies become what they
+ * are copies of, and the time by which they are sooner is measured (sender). The native ACK is never touched: what is late is old to TCP, and dropped (PAWS,
+ * RFC 7323 section 5).
+ */
+#include "kernel.h"
+#include "packet.h"
+#include "acks.h"
+
+#define NSEC_PER_USEC 1000ULL
+/* A twin that has not come within this time is lost, and another copy is timed. */
+#define TWIN_LOST_NS (5000000000ULL)
+
+enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
+enum { TCX_DROP = 2, IPPROTO_UDP = 17, AF_INET = 2 };
+enum { TCP_FLAG_FIN = 1, TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
+enum { BPF_ADJ_ROOM_MAC = 1 };
+enum {
+	BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 = 1 << 1,
+	BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 = 1 << 2,
+	BPF_F_ADJ_ROOM_ENCAP_L4_UDP = 1 << 4,
+	BPF_F_ADJ_ROOM_NO_CSUM_RESET = 1 << 5,
+	BPF_F_ADJ_ROOM_DECAP_L3_IPV4 = 1 << 7,
+	BPF_F_ADJ_ROOM_DECAP_L3_IPV6 = 1 << 8,
+};
+enum { BPF_F_PSEUDO_HDR = 1 << 4 };
+#define BPF_F_CURRENT_NETNS (-1L)
+
+/* include/uapi/linux/bpf.h */
+struct bpf_redir_neigh {
+	__u32 nh_family;
+	__u8 nh[16];
+};
+
+struct bpf_sock_tuple {
+	union {
+		struct {
+			__be32 saddr;
+			__be32 daddr;
+			__be16 sport;
+			__be16 dport;
+		} ipv4;
+		struct {
+			__u8 saddr[16];
+			__u8 daddr[16];
+			__be16 sport;
+			__be16 dport;
+		} ipv6;
+	};
+};
+
+struct udp_header {
+	__be16 source;
+	__be16 destination;
+	__be16 length;
+	__sum16 checksum; /* 0: none. What is inside has its own (RFC 768; over IPv6 RFC 6935, for tunnels) */
+};
+
+struct tunnel4 {
+	struct ipv4_header ip;
+	struct udp_header udp;
+	struct plait_ack_header ack;
+};
+
+struct tunnel6 {
+	struct ipv6_header ip;
+	struct udp_header udp;
+	struct plait_ack_header ack;
+};
+
+volatile const __u16 plait_ack_port; /* where copies come in; host order */
+__u32 plait_ack_any;		     /* whether there is any flow to look for */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct plait_flow_key);
+	__type(value, struct plait_ack_route);
+} plait_ack_routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct plait_ack_name);
+	__type(value, struct plait_flow_key);
+} plait_ack_names SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct plait_flow_key);
+	__type(value, struct plait_ack_lead);
+} plait_ack_flows SEC(".maps");
+
+/* Shared with the congestion control. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct plait_ack_native);
+} plait_ack_natives SEC(".maps");
+
+/* Whether this CPU sends a native ACK now, which must not be copied again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} plait_ack_sending SEC(".maps");
+
+/*
+ * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. Of MPTCP's signals only the acknowledgement of data (DSS) may be in it: what adds
+ * or removes addresses, joins or ends must come once, and in its order.
+ */
+static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *tsval)
+{
+	__u32 length, at = 0, shown;
+	__u8 o[128] = {};
+
+	if (!skb || !seg || !tsval)
+		return 0;
+	length = seg->options_bytes;
+	if (seg->payload || (seg->flags & (TCP_FLAG_FIN | TCP_FLAG_SYN | TCP_FLAG_RST | TCP_FLAG_PSH | TCP_FLAG_ACK | TCP_FLAG_URG)) != TCP_FLAG_ACK)
+		return 0;
+	*tsval = 0;
+	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
+		return 0;
+	for (int i = 0; i < 20 && at < length; i++) {
+		__u8 *option = o + (at & 63), size = option[1];
+
+		if (option[0] == 0)
+			break;
+		if (option[0] == 1) { /* no operation */
+			at++;
+			continue;
+		}
+		if (size < 2)
+			return 0;
+		if (option[0] == 30 && option[2] >> 4 != 2)
+			return 0;
+		if (option[0] == 8) {
+			__builtin_memcpy(&shown, option + 2, 4);
+			*tsval = bpf_ntohl(shown);
+		}
+		at += size;
+	}
+	return *tsval != 0; /* without timestamps a late twin would not be told from a new ACK */
+}
+
+static __always_inline bool is_mapped(const __u8 *address)
+{
+	const __u32 *words = (const __u32 *)address;
+
+	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline __u16 ip_checksum(const struct ipv4_header *ip)
+{
+	const __u16 *words = (const __u16 *)ip;
+	__u32 sum = 0;
+
+	for (int i = 0; i < 10; i++)
+		sum += words[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+static __always_inline void inner_headers(const struct plait_ack_route *r, struct udp_header *udp, struct plait_ack_header *ack, __u32 bytes)
+{
+	udp->source = bpf_htons(r->source_port);
+	udp->destination = bpf_htons(r->destination_port);
+	udp->length = bpf_htons(bytes + sizeof(*udp) + sizeof(*ack));
+	ack->magic[0] = PLAIT_ACK_MAGIC0;
+	ack->magic[1] = PLAIT_ACK_MAGIC1;
+	ack->version = PLAIT_ACK_VERSION;
+	ack->id = r->id;
+	ack->token = bpf_htonl(r->token);
+}
+
+/* Puts the packet, an inner one of so many bytes, into the tunnel. */
+static __always_inline long wrap4(struct __sk_buff *skb, const struct plait_ack_route *r, __u32 network, __u32 bytes)
+{
+	struct tunnel4 t = { .ip = { .version_ihl = 0x45, .fragment = bpf_htons(0x4000), .ttl = 64, .protocol = IPPROTO_UDP } };
+
+	t.ip.total_length = bpf_htons(bytes + sizeof(t));
+	__builtin_memcpy(t.ip.source, r->source + 12, 4);
+	__builtin_memcpy(t.ip.destination, r->destination + 12, 4);
+	t.ip.checksum = ip_checksum(&t.ip);
+	inner_headers(r, &t.udp, &t.ack, bytes);
+	return bpf_skb_adjust_room(skb, sizeof(t), BPF_ADJ_ROOM_MAC,
+				   BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_NO_CSUM_RESET) ?:
+		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
+}
+
+static __always_inline long wrap6(struct __sk_buff *skb, const struct plait_ack_route *r, __u32 network, __u32 bytes)
+{
+	struct tunnel6 t = { .ip = { .version_class_label = bpf_htonl(0x60000000), .next_header = IPPROTO_UDP, .hop_limit = 64 } };
+
+	t.ip.payload_length = bpf_htons(bytes + sizeof(t) - sizeof(t.ip));
+	__builtin_memcpy(t.ip.source, r->source, 16);
+	__builtin_memcpy(t.ip.destination, r->destination, 16);
+	inner_headers(r, &t.udp, &t.ack, bytes);
+	return bpf_skb_adjust_room(skb, sizeof(t), BPF_ADJ_ROOM_MAC,
+				   BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_NO_CSUM_RESET) ?:
+		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
+}
+
+/* The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. */
+SEC("tcx/egress")
+int plait_ack_sent(struct __sk_buff *skb)
+{
+	struct bpf_redir_neigh to = {};
+	struct plait_ack_route *r;
+	struct segment seg;
+	__u32 zero = 0, network, bytes, tsval, *sending;
+	bool four;
+
+	if (!plait_ack_any || !parse(skb, &seg, true) || seg.payload)
+		return TCX_NEXT;
+	r = bpf_map_lookup_elem(&plait_ack_routes, &seg.key);
+	sending = bpf_map_lookup_elem(&plait_ack_sending, &zero);
+	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !is_pure_ack(skb, &seg, &tsval))
+		return TCX_NEXT;
+	network = network_offset(skb);
+	bytes = skb->len - network;
+	*sending = 1;
+	if (bpf_clone_redirect(skb, skb->ifindex, 0) < 0) {
+		*sending = 0;
+		return TCX_NEXT;
+	}
+	*sending = 0;
+	four = is_mapped(r->destination);
+	if (four ? wrap4(skb, r, network, bytes) : wrap6(skb, r, network, bytes))
+		return TCX_DROP; /* the copy alone */
+	__sync_fetch_and_add(&r->copies, 1);
+	to.nh_family = four ? AF_INET : AF_INET6;
+	if (four)
+		__builtin_memcpy(to.nh, r->next_hop + 12, 4);
+	else
+		__builtin_memcpy(to.nh, r->next_hop, 16);
+	return bpf_redirect_neigh(r->ifindex, &to, sizeof(to), 0);
+}
+
+/* Tells the congestion control. */
+static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct plait_ack_native *n;
+	__u32 size = sizeof(tuple.ipv6);
+	struct bpf_sock *sk;
+
+	if (is_mapped(key->local)) {
+		__builtin_memcpy(&tuple.ipv4.saddr, key->remote + 12, 4);
+		__builtin_memcpy(&tuple.ipv4.daddr, key->local + 12, 4);
+		tuple.ipv4.sport = bpf_htons(key->remote_port);
+		tuple.ipv4.dport = bpf_htons(key->local_port);
+		size = sizeof(tuple.ipv4);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, key->remote, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, key->local, 16);
+		tuple.ipv6.sport = bpf_htons(key->remote_port);
+		tuple.ipv6.dport = bpf_htons(key->local_port);
+	}
+	sk = bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return;
+	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (n) {
+		n->lead_us = l->lead_us;
+		n->at_us = now / NSEC_PER_USEC;
+	}
+	bpf_sk_release(sk);
+}
+
+static __always_inline void measured(struct __sk_buff *skb, const struct plait_flow_key *key, struct plait_ack_lead *l, __u32 us, __u64 now)
+{
+	l->lead_us = l->leads ? l->lead_us + ((__s32)(us - l->lead_us) >> 3) : us;
+	l->leads++;
+	publish(skb, key, l, now);
+}
+
+static __always_inline bool is_older(__u32 ack, __u32 tsval, __u32 ack2, __u32 tsval2)
+{
+	return tsval == tsval2 ? (__s32)(ack - ack2) < 0 : (__s32)(tsval - tsval2) < 0;
+}
+
+static __always_inline int native_heard(struct __sk_buff *skb, const struct segment *seg)
+{
+	struct plait_ack_lead *l = bpf_map_lookup_elem(&plait_ack_flows, &seg->key);
+	__u64 now, then;
+	__u32 tsval;
+
+	if (!l || !is_pure_ack(skb, seg, &tsval))
+		return TCX_NEXT;
+	now = bpf_ktime_get_ns();
+	l->natives++;
+	l->native_ack = seg->acknowledged;
+	l->native_tsval = tsval;
+	then = l->sampled_at_ns;
+	if (!then || is_older(seg->acknowledged, tsval, l->sampled_ack, l->sampled_tsval))
+		return TCX_NEXT;
+	l->sampled_at_ns = 0;
+	if (tsval == l->sampled_tsval && seg->acknowledged == l->sampled_ack)
+		measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, now);
+	return TCX_NEXT;
+}
+
+/* Gives the packet the addresses and ports its socket knows, if a NAT has changed them on the native way. */
+static __always_inline long readdress(struct __sk_buff *skb, const struct plait_flow_key *is, const struct plait_flow_key *shall, __u32 tcp)
+{
+	__u32 old[8] = {}, new[8] = {}, ports, new_ports, network = network_offset(skb);
+	bool four = is_mapped(is->local);
+	__s64 change;
+
+	if (four != is_mapped(shall->local))
+		return -1;
+	if (four) {
+		old[0] = *(__u32 *)(is->remote + 12);
+		old[1] = *(__u32 *)(is->local + 12);
+		new[0] = *(__u32 *)(shall->remote + 12);
+		new[1] = *(__u32 *)(shall->local + 12);
+	} else {
+		__builtin_memcpy(old, is->remote, 16);
+		__builtin_memcpy(old + 4, is->local, 16);
+		__builtin_memcpy(new, shall->remote, 16);
+		__builtin_memcpy(new + 4, shall->local, 16);
+	}
+	change = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
+	ports = bpf_htons(is->remote_port) | (__u32)bpf_htons(is->local_port) << 16;
+	new_ports = bpf_htons(shall->remote_port) | (__u32)bpf_htons(shall->local_port) << 16;
+	if (change < 0 || bpf_l4_csum_replace(skb, network + tcp + 16, 0, change, BPF_F_PSEUDO_HDR) ||
+	    bpf_l4_csum_replace(skb, network + tcp + 16, ports, new_ports, 4) || bpf_skb_store_bytes(skb, network + tcp, &new_ports, 4, 0))
+		return -1;
+	if (four)
+		return bpf_l3_csum_replace(skb, network + 10, 0, change, 0) ?: bpf_skb_store_bytes(skb, network + 12, new, 8, 0);
+	return bpf_skb_store_bytes(skb, network + 8, new, 32, 0);
+}
+
+static __always_inline bool same(const struct plait_flow_key *a, const struct plait_flow_key *b)
+{
+	const __u32 *x = (const __u32 *)a, *y = (const __u32 *)b;
+
+	for (int i = 0; i < sizeof(*a) / 4; i++)
+		if (x[i] != y[i])
+			return false;
+	return true;
+}
+
+/* A packet whose tunnel has been taken off. Nothing but a pure ACK comes in, and only for the socket that the daemon has named. */
+static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_flow_key *key)
+{
+	struct plait_ack_lead *l = bpf_map_lookup_elem(&plait_ack_flows, key);
+	struct segment seg;
+	__u64 now;
+	__u32 tsval;
+
+	if (!l || !parse(skb, &seg, false) || !is_pure_ack(skb, &seg, &tsval))
+		return TCX_DROP;
+	if (!same(&seg.key, key) && readdress(skb, &seg.key, key, seg.options - sizeof(struct tcp_header)))
+		return TCX_DROP;
+	now = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&l->copies, 1);
+	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
+		__sync_fetch_and_add(&l->late, 1);
+		measured(skb, key, l, 0, now);
+	} else if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
+		l->sampled_ack = seg.acknowledged;
+		l->sampled_tsval = tsval;
+		l->sampled_at_ns = now;
+	}
+	return TCX_NEXT;
+}
+
+/* Whether the packet is a copy of a size that fits, and which socket it is for; bytes is how long the tunnel's headers are. */
+static __always_inline struct plait_flow_key *name_of(struct __sk_buff *skb, __u32 *bytes, __u64 *decapsulate)
+{
+	bool four = skb->protocol == bpf_htons(ETH_P_IP);
+	struct plait_ack_name name = {};
+	struct plait_ack_header ack;
+	struct udp_header udp;
+	__u8 ip[40], first;
+
+	if (!four && skb->protocol != bpf_htons(ETH_P_IPV6))
+		return 0;
+	if (!load(skb, 0, ip, 20) || ip[four ? 9 : 6] != IPPROTO_UDP)
+		return 0;
+	if (four && (ip[0] != 0x45 || (ip[6] & 0x3f) || ip[7]))
+		return 0;
+	*bytes = four ? 20 : 40;
+	if (!load(skb, *bytes, &udp, sizeof(udp)) || udp.destination != bpf_htons(plait_ack_port))
+		return 0;
+	*bytes += sizeof(udp);
+	if (!load(skb, *bytes, &ack, sizeof(ack)) || ack.magic[0] != PLAIT_ACK_MAGIC0 || ack.magic[1] != PLAIT_ACK_MAGIC1 || ack.version != PLAIT_ACK_VERSION)
+		return 0;
+	*bytes += sizeof(ack);
+	if (!load(skb, *bytes, &first, 1) || (first >> 4 != 4 && first >> 4 != 6))
+		return 0;
+	*decapsulate = 0;
+	if (four != (first >> 4 == 4))
+		*decapsulate = four ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 : BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
+	name.token = bpf_ntohl(ack.token);
+	name.id = ack.id;
+	return bpf_map_lookup_elem(&plait_ack_names, &name);
+}
+
+SEC("tcx/ingress")
+int plait_ack_heard(struct __sk_buff *skb)
+{
+	struct plait_flow_key *found, key;
+	struct segment seg;
+	__u64 decapsulate;
+	__u32 bytes;
+
+	if (!plait_ack_any)
+		return TCX_NEXT;
+	found = name_of(skb, &bytes, &decapsulate);
+	if (!found) {
+		if (!parse(skb, &seg, false) || seg.payload)
+			return TCX_NEXT;
+		return native_heard(skb, &seg);
+	}
+	key = *found;
+	if (bpf_skb_adjust_room(skb, -(__s32)bytes, BPF_ADJ_ROOM_MAC, decapsulate))
+		return TCX_DROP;
+	return copy_heard(skb, &key);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
