@@ -39,7 +39,11 @@ struct tcp_header {
 	__u8 offset;
 	__u8 flags;
 	__be16 window;
+	__sum16 checksum;
+	__be16 urgent;
 };
+
+_Static_assert(sizeof(struct tcp_header) == 20, "options begin behind it");
 
 enum { TCP_FLAG_SYN = 2, TCP_FLAG_RST = 4 };
 

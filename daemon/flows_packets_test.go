@@ -356,3 +356,37 @@ func TestFlowsForget(t *testing.T) {
 		}
 	}
 }
+
+// The time of a transfer ends with the acknowledgement of its last byte, which stands among TCP's options, behind whatever its checksum is.
+func TestTransferEnds(t *testing.T) {
+	f := loadPrograms(newNamespace(t))
+	f.know(t, flow4)
+	v, _ := f.known(flow4)
+	v.Token = 9
+	if err := f.Maps[bpf.FlowsMapPlaitFlows].Put(flow4.key(), &bpf.FlowsFlow{Stats: v}); err != nil {
+		t.Fatal(err)
+	}
+	const from, bytes = 1 << 30, 1 << 20
+	connection := make([]byte, 16) // struct connection of bpf/transfer.h
+	binary.NativeEndian.PutUint64(connection, 1)
+	binary.NativeEndian.PutUint32(connection[8:], from)
+	binary.NativeEndian.PutUint32(connection[12:], from+bytes)
+	if err := f.Maps[bpf.FlowsMapPlaitConnections].Put(uint32(9), connection); err != nil {
+		t.Fatal(err)
+	}
+	for acknowledged := range uint32(300) { // all end in other checksums
+		dss := binary.BigEndian.AppendUint32([]byte{30, 8, 2 << 4, 1}, from+acknowledged)
+		f.run(t, "plait_flow_heard", onEthernet(tcpACK(flow4.to, flow4.from, 2000, 50, dss...)))
+	}
+	dss := binary.BigEndian.AppendUint32([]byte{30, 8, 2 << 4, 1}, from+bytes)
+	f.run(t, "plait_flow_heard", onEthernet(tcpACK(flow4.to, flow4.from, 2000, 50, dss...)))
+	f.transfers.SetDeadline(time.Now().Add(time.Second))
+	got, err := f.transferred()
+	if err != nil || got.token != 9 || got.bytes != bytes {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	f.transfers.SetDeadline(time.Now())
+	if second, err := f.transferred(); err == nil {
+		t.Errorf("after %+v also %+v", got, second)
+	}
+}

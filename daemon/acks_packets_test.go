@@ -1,0 +1,268 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"plait.dev/plait/bpf"
+)
+
+const testAckPort = 27528
+
+func loadAcks(h *host) *ebpf.Collection {
+	h.Helper()
+	spec, err := bpf.LoadAcks()
+	h.must(err)
+	h.must(spec.Variables[bpf.AcksVarPlaitAckPort].Set(uint16(testAckPort)))
+	c, err := ebpf.NewCollection(spec)
+	h.must(err)
+	h.Cleanup(c.Close)
+	h.must(c.Variables[bpf.AcksVarPlaitAckAny].Set(uint32(1)))
+	return c
+}
+
+// tcpACK is an ACK with right checksums.
+func tcpACK(from, to netip.AddrPort, ack, tsval uint32, options ...byte) []byte {
+	order := binary.BigEndian
+	o := append([]byte{1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 9}, options...)
+	order.PutUint32(o[4:], tsval)
+	tcp := append(make([]byte, 20), o...)
+	order.PutUint16(tcp, from.Port())
+	order.PutUint16(tcp[2:], to.Port())
+	order.PutUint32(tcp[8:], ack)
+	tcp[12], tcp[13] = byte(len(tcp)/4)<<4, flagACK
+	order.PutUint16(tcp[16:], ^sum(pseudo(from.Addr(), to.Addr(), tcp), tcp))
+	return network(from.Addr(), to.Addr(), protocolTCP, tcp)
+}
+
+func network(from, to netip.Addr, protocol byte, data []byte) []byte {
+	if from.Is6() {
+		return ipv6(from, to, protocol, data)
+	}
+	ip := make([]byte, 20)
+	ip[0], ip[8], ip[9] = 0x45, 64, protocol
+	binary.BigEndian.PutUint16(ip[2:], uint16(20+len(data)))
+	copy(ip[12:], from.AsSlice())
+	copy(ip[16:], to.AsSlice())
+	binary.BigEndian.PutUint16(ip[10:], ^sum(nil, ip))
+	return append(ip, data...)
+}
+
+func pseudo(from, to netip.Addr, tcp []byte) []byte {
+	p := append(from.AsSlice(), to.AsSlice()...)
+	return append(p, 0, protocolTCP, byte(len(tcp)>>8), byte(len(tcp)))
+}
+
+// sum is that of RFC 1071, of two parts of even length.
+func sum(a, b []byte) uint16 {
+	var s uint32
+	for _, part := range [][]byte{a, b} {
+		for i := 0; i+1 < len(part); i += 2 {
+			s += uint32(part[i])<<8 | uint32(part[i+1])
+		}
+	}
+	s = s&0xffff + s>>16
+	return uint16(s + s>>16)
+}
+
+func tunnel(from, to netip.Addr, port uint16, id byte, token uint32, inner []byte) []byte {
+	order := binary.BigEndian
+	udp := make([]byte, 16)
+	order.PutUint16(udp, 40000)
+	order.PutUint16(udp[2:], port)
+	order.PutUint16(udp[4:], uint16(16+len(inner)))
+	udp[8], udp[9], udp[10], udp[11] = 0x70, 0x41, 1, id
+	order.PutUint32(udp[12:], token)
+	return network(from, to, protocolUDP, append(udp, inner...))
+}
+
+func onEthernet(packet []byte) []byte {
+	ethernet := make([]byte, 14)
+	ethernet[12], ethernet[13] = 0x08, 0x00
+	if packet[0]>>4 == 6 {
+		ethernet[12], ethernet[13] = 0x86, 0xdd
+	}
+	return append(ethernet, packet...)
+}
+
+// A copy becomes the ACK that its socket expects, whatever NAT is on the native way; nothing else comes out of a tunnel.
+func TestACKCopyTaken(t *testing.T) {
+	h := newNamespace(t)
+	c := loadAcks(h)
+	const next, drop = 0xffffffff, 2
+	server4, server6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	quick4, quick6 := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8:2::7")
+	for _, f := range []struct {
+		name           string
+		client, nat, s netip.AddrPort
+		from, to       netip.Addr
+	}{
+		{"IPv4", netip.MustParseAddrPort("198.51.100.7:5000"), netip.MustParseAddrPort("198.51.100.7:5000"), netip.AddrPortFrom(server4, 443), quick4, server4},
+		{"IPv4, NAT", netip.MustParseAddrPort("192.168.1.7:5000"), netip.MustParseAddrPort("198.51.100.9:61234"), netip.AddrPortFrom(server4, 443), quick4, server4},
+		{"IPv6", netip.MustParseAddrPort("[2001:db8:1::7]:5000"), netip.MustParseAddrPort("[2001:db8:1::7]:5000"), netip.AddrPortFrom(server6, 443), quick6, server6},
+		{"IPv6, NAT", netip.MustParseAddrPort("[fd00::7]:5000"), netip.MustParseAddrPort("[2001:db8:1::9]:61234"), netip.AddrPortFrom(server6, 443), quick6, server6},
+		{"IPv4 in IPv6", netip.MustParseAddrPort("192.168.1.7:5000"), netip.MustParseAddrPort("198.51.100.9:61234"), netip.AddrPortFrom(server4, 443), quick6, server6},
+		{"IPv6 in IPv4", netip.MustParseAddrPort("[2001:db8:1::7]:5000"), netip.MustParseAddrPort("[2001:db8:1::7]:5000"), netip.AddrPortFrom(server6, 443), quick4, server4},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			key := packet{from: f.s, to: f.nat}.key()
+			name := bpf.AckName{Token: 77, Id: 3}
+			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
+			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
+			run := func(data []byte) (verdict uint32, out []byte) {
+				out = make([]byte, 400)
+				o := &ebpf.RunOptions{Data: data, DataOut: out}
+				verdict, err := c.Programs[bpf.AcksProgPlaitAckHeard].Run(o)
+				h.must(err)
+				return verdict, o.DataOut
+			}
+			inner := tcpACK(f.client, f.s, 1000, 50)
+			verdict, out := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, inner)))
+			if want := onEthernet(tcpACK(f.nat, f.s, 1000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
+				t.Errorf("%d\n%x, want\n%x", int32(verdict), out, want)
+			}
+			signal := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x30, 0, 0, 0, 0, 0) // ADD_ADDR
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, signal))); verdict != drop {
+				t.Errorf("a copy of an MPTCP signal: %d", int32(verdict))
+			}
+			for what, other := range map[string][]byte{
+				"another token": tunnel(f.from, f.to, testAckPort, 3, 78, inner),
+				"another id":    tunnel(f.from, f.to, testAckPort, 4, 77, inner),
+				"another port":  tunnel(f.from, f.to, testAckPort+1, 3, 77, inner),
+			} {
+				if verdict, out := run(onEthernet(other)); verdict != next || !bytes.Equal(out, onEthernet(other)) {
+					t.Errorf("%s: %d, %x", what, int32(verdict), out)
+				}
+			}
+			// The native twin: the time between is the lead. A copy that is older than what came natively is late.
+			time.Sleep(2 * time.Millisecond)
+			run(onEthernet(tcpACK(f.nat, f.s, 1000, 50)))
+			var l bpf.AckLead
+			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
+			if l.Copies != 1 || l.Late != 0 || l.Leads != 1 || l.LeadUs < 2000 {
+				t.Errorf("after the twin: %+v", l)
+			}
+			run(onEthernet(tcpACK(f.nat, f.s, 3000, 52)))
+			run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, 2000, 51))))
+			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
+			if l.Copies != 2 || l.Late != 1 || l.Leads != 2 {
+				t.Errorf("after a late copy: %+v", l)
+			}
+		})
+	}
+}
+
+// All pure ACKs of a flow, and nothing else, go twice; the data that is acknowledged arrives whole.
+func TestACKsCopied(t *testing.T) {
+	for _, family := range []string{"4", "6"} {
+		t.Run("IPv"+family, func(t *testing.T) {
+			h := newNamespace(t)
+			h.second("-s")
+			for i, name := range []string{"slow", "quick"} {
+				h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s-s", h.ns, name, name, h.ns))
+				for ns, last := range map[string]int{h.ns: 1, h.ns + "-s": 2} {
+					h.ip(fmt.Sprintf("-n %s addr add 10.9.%d.%d/24 dev %s", ns, i, last, name))
+					h.ip(fmt.Sprintf("-n %s addr add fd09:%d::%d/64 dev %s nodad", ns, i, last, name))
+					h.ip(fmt.Sprintf("-n %s link set %s up", ns, name))
+				}
+			}
+			address := func(link, last int) netip.Addr {
+				if family == "6" {
+					return netip.MustParseAddr(fmt.Sprintf("fd09:%d::%d", link, last))
+				}
+				return netip.MustParseAddr(fmt.Sprintf("10.9.%d.%d", link, last))
+			}
+			h.testCopies(address)
+		})
+	}
+}
+
+func (h *host) testCopies(address func(link, last int) netip.Addr) {
+	receiver, sender := loadAcks(h), loadAcks(h)
+	far := *h
+	far.ns += "-s"
+	attach := func(h *host, name string, p *ebpf.Program, at ebpf.AttachType) (index int) {
+		h.in(func() error {
+			i, err := net.InterfaceByName(name)
+			if err != nil {
+				return err
+			}
+			index = i.Index
+			if p == nil {
+				return nil
+			}
+			l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: p, Attach: at})
+			if err == nil {
+				h.Cleanup(func() { l.Close() })
+			}
+			return err
+		})
+		return index
+	}
+	attach(h, "slow", receiver.Programs[bpf.AcksProgPlaitAckSent], ebpf.AttachTCXEgress)
+	quick := attach(h, "quick", nil, 0)
+	attach(&far, "slow", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
+	attach(&far, "quick", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
+
+	var listener net.Listener
+	far.in(func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(address(0, 2), 0).String())
+		return err
+	})
+	defer listener.Close()
+	var conn net.Conn
+	h.in(func() (err error) {
+		conn, err = net.Dial("tcp", listener.Addr().String())
+		return err
+	})
+	defer conn.Close()
+	served, err := listener.Accept()
+	h.must(err)
+	ends := func(c net.Conn) packet {
+		return packet{from: c.LocalAddr().(*net.TCPAddr).AddrPort(), to: c.RemoteAddr().(*net.TCPAddr).AddrPort()}
+	}
+	there, here := ends(conn).key(), ends(served).key()
+	h.must(receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(there, &bpf.AckRoute{
+		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick),
+		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1,
+	}))
+	h.must(sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{Token: 5, Id: 1}, here))
+	h.must(sender.Maps[bpf.AcksMapPlaitAckFlows].Put(here, &bpf.AckLead{}))
+
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	go func() {
+		_, _ = served.Write(data)
+		served.Close()
+	}()
+	got, err := io.ReadAll(conn)
+	h.must(err)
+	if !bytes.Equal(got, data) {
+		h.Errorf("%d bytes arrived of %d, or others", len(got), len(data))
+	}
+	var r bpf.AckRoute
+	var l bpf.AckLead
+	defer func() { h.Logf("%d copies sent; %+v", r.Copies, l) }()
+	// The first copy may be lost while the kernel asks for the neighbour. The daemon has spoken with the other end before, over the same link.
+	h.eventually(5*time.Second, "every native ACK has its copy", func() bool {
+		h.must(receiver.Maps[bpf.AcksMapPlaitAckRoutes].Lookup(there, &r))
+		h.must(sender.Maps[bpf.AcksMapPlaitAckFlows].Lookup(here, &l))
+		return r.Copies >= 10 && l.Copies+1 >= r.Copies && uint64(l.Natives) == r.Copies
+	})
+	out, err := exec.Command("ip", "netns", "exec", far.ns, "nstat", "-asz", "TcpInErrs", "TcpInCsumErrors", "IpInHdrErrors").Output()
+	h.must(err)
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) > 1 && !strings.HasPrefix(line, "#") && f[1] != "0" {
+			h.Errorf("packets were not as they should be: %s", line)
+		}
+	}
+}
