@@ -142,7 +142,7 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 		return Decision{Because: fmt.Sprintf("%s; tried again in %v", s.because, s.pause.until.Sub(now).Round(time.Second))}
 	}
 	if s.copying {
-		return s.goOn(now, f)
+		return s.goOn(now, ratio, f)
 	}
 	why, ok := worth(ratio, f)
 	fresh := f.Answer != s.answer
@@ -153,7 +153,7 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 		s.copying, s.answered, s.since = true, false, now
 		return Decision{Ask: true, Copy: true, Because: why}
 	case f.Told.State == Unasked || !fresh:
-		return Decision{Ask: true, Because: why + "; the sender is asked"}
+		return Decision{Ask: true, Because: why + "; the sender has not said yet whether it takes copies"}
 	}
 	s.answer = f.Answer
 	if s.refused++; s.refused >= answersMost {
@@ -162,15 +162,16 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 	return Decision{Ask: true, Because: f.Told.State.String()}
 }
 
-// goOn decides for a flow that is copied.
-func (s *Flow) goOn(now time.Time, f Facts) Decision {
+// goOn decides for a flow that is copied. It goes on with less than it takes to begin: half of what the ratio is above 1.
+func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
+	least := 1 + (ratio-1)/2
 	switch slow, quick := f.Slow.RTT(), f.Quick.RTT(); {
 	case quick == 0:
 		return s.stop(now, f.unanswered())
 	case !f.Quick.Fair():
 		return s.stop(now, unfair)
-	case slow > 0 && quick >= slow:
-		return s.stop(now, fmt.Sprintf("%s has become slower than %s: %s against %s", f.QuickLink, f.SlowLink, ms(quick), ms(slow)))
+	case slow > 0 && (quick >= slow || float64(slow) < least*float64(quick)):
+		return s.stop(now, fmt.Sprintf("%s: less than %g times as long by now", f.trips(), least))
 	case f.Told.State != Known:
 		return s.stop(now, f.Told.State.String())
 	}

@@ -85,7 +85,7 @@ func TestDecideBegin(t *testing.T) {
 		{"alike", answered(100*time.Millisecond, true), answered(70*time.Millisecond, true), 0, Unasked, false, false, "less than 1.5 times as long"},
 		{"little to gain", answered(21*time.Millisecond, true), answered(2*time.Millisecond, true), 0, Unasked, false, false, "less than 20.0 ms to gain"},
 		{"unfair", slow, answered(20*time.Millisecond, false), 1, Known, false, false, "does not correct"},
-		{"not asked yet", slow, quick, 0, Unasked, true, false, "the sender is asked"},
+		{"not asked yet", slow, quick, 0, Unasked, true, false, "has not said yet"},
 		{"known", slow, quick, 1, Known, true, true, "250.0 ms over dsl, 20.0 ms over lte"},
 		{"held out", slow, quick, 1, Unmanaged, true, false, "held out"},
 		{"a later version's word", slow, quick, 1, 77, true, false, "says 77"},
@@ -121,7 +121,7 @@ func TestDecideStop(t *testing.T) {
 	}{
 		{"quick path silent", func(f *Facts, _ int) { f.Quick = &Way{} }, 1, "does not answer over lte"},
 		{"unfair by now", func(f *Facts, _ int) { f.Quick = answered(20*time.Millisecond, false) }, 1, "does not correct"},
-		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "lte has become slower than dsl"},
+		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "less than 1.25 times as long by now"},
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},
 		{"copies dropped", func(f *Facts, _ int) { f.Answer++; f.Sent += 100 }, 3, "copies do not arrive"},
 		{"no lead", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 4999 }, 3, "before their twins"},

@@ -14,6 +14,7 @@ const (
 
 // ration lets some lines into the log and counts the others. Its zero value has written nothing yet.
 type ration struct {
+	rest    string    // where all lines are
 	spent   time.Time // when all lines so far will be paid
 	skipped int
 }
@@ -28,7 +29,7 @@ func (r *ration) take(now time.Time, line string) string {
 		if r.skipped++; r.skipped > 1 {
 			return ""
 		}
-		return fmt.Sprintf("more changes than the log should hold: what is over %d a second is left out here; plait egress log has the latest %d", linesPerSecond, journalLength)
+		return fmt.Sprintf("more changes than the log should hold: what is over %d a second is left out here; %s", linesPerSecond, r.rest)
 	}
 	r.spent = r.spent.Add(one)
 	if skipped := r.skipped; skipped > 0 {
