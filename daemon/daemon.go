@@ -320,7 +320,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	d.acks.questions(questions)
 	running.Go(func() { failed <- serve(ctx, control, questions) })
 	if metrics != nil {
-		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits)) })
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
 	}
 	if o.Ready != nil {
 		o.Ready()
