@@ -1,6 +1,9 @@
 package ackpath
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// HelloEvery is the time between two hellos over a way.
@@ -12,8 +15,8 @@ const (
 	// A way that is silent, and a flow whose copies were of no use, is tried again after firstBackoff, then after twice as long each time.
 	firstBackoff = 10 * time.Second
 	lastBackoff  = 5 * time.Minute
-	// rttWeight is the share of a new round trip in the smoothed one: a change is seen to two thirds after 4 s.
-	rttWeight = 0.25
+	// rttsKept are the round trips of which the shortest counts. A busy host answers late now and then; a queue is in all of them.
+	rttsKept = 4
 )
 
 // backoff is a pause that doubles.
@@ -32,10 +35,10 @@ func (b *backoff) over(now time.Time) bool { return !now.Before(b.until) }
 
 // Way is a way to a sender: over one link of this host, to one address of the sender. It is what its hellos tell. The zero value has asked nothing.
 type Way struct {
-	asked      []question // those that may be answered yet, the oldest first
-	unanswered int        // regular hellos since the last answer
-	last       time.Time  // of the last regular hello
-	rtt        time.Duration
+	asked      []question      // those that may be answered yet, the oldest first
+	unanswered int             // regular hellos since the last answer
+	last       time.Time       // of the last regular hello
+	rtts       []time.Duration // the latest last
 	fair       bool
 	pause      backoff
 }
@@ -51,7 +54,7 @@ func (w *Way) Ask(now time.Time, nonce uint64) bool {
 		return false
 	}
 	if w.unanswered >= unansweredMost {
-		w.unanswered, w.rtt, w.fair, w.asked, w.last = 0, 0, false, nil, time.Time{}
+		w.unanswered, w.rtts, w.fair, w.asked, w.last = 0, nil, false, nil, time.Time{}
 		w.pause.begin(now)
 		return false
 	}
@@ -75,12 +78,10 @@ func (w *Way) Answered(now time.Time, nonce uint64, fair bool) bool {
 		if q.nonce != nonce {
 			continue
 		}
-		rtt := max(now.Sub(q.at), time.Microsecond)
-		if w.rtt == 0 {
-			w.rtt = rtt
-		} else {
-			w.rtt += time.Duration(rttWeight * float64(rtt-w.rtt))
+		if len(w.rtts) == rttsKept {
+			w.rtts = w.rtts[1:]
 		}
+		w.rtts = append(w.rtts, max(now.Sub(q.at), time.Microsecond))
 		w.unanswered, w.fair, w.pause = 0, fair, backoff{}
 		w.asked = append(w.asked[:i:i], w.asked[i+1:]...)
 		return true
@@ -88,11 +89,16 @@ func (w *Way) Answered(now time.Time, nonce uint64, fair bool) bool {
 	return false
 }
 
-// RTT is the smoothed round trip; 0: nothing answers.
-func (w *Way) RTT() time.Duration { return w.rtt }
+// RTT is the shortest of the last round trips; 0: nothing answers.
+func (w *Way) RTT() time.Duration {
+	if len(w.rtts) == 0 {
+		return 0
+	}
+	return slices.Min(w.rtts)
+}
 
 // Fair says whether the sender answers over this way, and that its congestion control corrects for copies.
-func (w *Way) Fair() bool { return w.rtt > 0 && w.fair }
+func (w *Way) Fair() bool { return len(w.rtts) > 0 && w.fair }
 
 // Silent says until when nothing is asked, because nothing was answered; the zero time: it is asked.
 func (w *Way) Silent(now time.Time) time.Time {

@@ -96,6 +96,7 @@ func (s *ackSender) serve(p helloPort) {
 		from, _ := netip.AddrFromSlice(h.from.IP)
 		if answer := s.answer(time.Now(), from.Unmap(), h.link, b[:n]); answer != nil {
 			_ = p.write(answer, h) // the next hello asks again
+			s.watch()
 		}
 	}
 }

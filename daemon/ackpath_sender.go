@@ -178,8 +178,10 @@ func (s *ackSender) drop(n ackpath.Name, because string) {
 	s.logf("copies of the ACKs of %v-%v are taken no more, after %d: %s", t.ends.Local, t.ends.Remote, l.Copies, because)
 }
 
-// watch has the kernel look at the interfaces that are of use now.
+// watch has the kernel look at the interfaces that are of use now. It may take the kernel some time, so it comes after the answer.
 func (s *ackSender) watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	interfaces := map[int]bool{}
 	for _, t := range s.taken {
 		for _, i := range t.interfaces {
@@ -212,9 +214,6 @@ func (s *ackSender) answer(now time.Time, from netip.Addr, link int, b []byte) [
 		}
 		a.Flows = append(a.Flows, told)
 	}
-	if len(h.Flows) > 0 {
-		s.watch()
-	}
 	return a.Append(nil)
 }
 
@@ -228,16 +227,13 @@ func (s *ackSender) expire(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			s.mu.Lock()
-			before := len(s.taken)
 			for n, t := range s.taken {
 				if now.After(t.until) {
 					s.drop(n, fmt.Sprintf("no hello for %v", takenFor))
 				}
 			}
-			if len(s.taken) < before {
-				s.watch()
-			}
 			s.mu.Unlock()
+			s.watch()
 		}
 	}
 }

@@ -58,7 +58,7 @@ type AckWayStatus struct {
 	Link   string     `json:"link"`
 	Source netip.Addr `json:"source"`
 	Server netip.Addr `json:"server"`
-	// RTTMs is the smoothed round trip of hellos; 0: none is answered.
+	// RTTMs is the shortest round trip of the last hellos; 0: none is answered.
 	RTTMs float64 `json:"rtt_ms"`
 	Fair  bool    `json:"fair"`
 	// Silent: until then nothing is asked, because nothing was answered.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"plait.dev/plait/ackpath"
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/mptcp"
@@ -84,6 +87,7 @@ func TestAckSender(t *testing.T) {
 		now = now.Add(time.Second)
 		question := ackpath.Hello{Nonce: 5, Flows: names}.Append(nil)
 		b := s.answer(now, from, 3, question)
+		s.watch()
 		a, err := ackpath.ParseAnswer(b)
 		if err != nil || len(b) > len(question) || a.Nonce != 5 || !a.Fair {
 			t.Fatalf("answer %+v, %v, of %d bytes to %d", a, err, len(b), len(question))
@@ -221,7 +225,7 @@ func (s *loopbackWay) reply(t *testing.T, r *ackReceiver, hellos int) (asked []a
 				way = r.ways[wayKey{k, netip.MustParseAddr("127.0.0.1")}]
 			}
 		}
-		if way.link.index == 2 && way.RTT() == 0 { // as if the hello had left long ago
+		if way.link.index == 2 { // as if the hello had left long ago
 			way.Way = ackpath.Way{}
 			way.Ask(time.Now().Add(-3*time.Second), h.Nonce)
 		}
@@ -316,5 +320,55 @@ func TestAckpathExplain(t *testing.T) {
 	}
 	if _, err := s.explain("nobody"); err == nil || !strings.Contains(err.Error(), "expected the address") {
 		t.Errorf("explain nobody: %v", err)
+	}
+}
+
+func TestAckpathMetrics(t *testing.T) {
+	s := AckpathStatus{Copies: 7, TakenCopies: 5, LateCopies: 2, Ignored: 3, Flows: []AckFlowStatus{{Copied: time.Unix(1, 0)}, {}, {}}, Taken: []TakenStatus{{}}}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(acksCollector{func() AckpathStatus { return s }})
+	want := `
+# HELP plait_ackpath_copies_total Copies of ACKs: sent; taken, as a sender; late, those of the taken that were there after their twin. A reload that turns the lever off begins anew.
+# TYPE plait_ackpath_copies_total counter
+plait_ackpath_copies_total{kind="late"} 2
+plait_ackpath_copies_total{kind="sent"} 7
+plait_ackpath_copies_total{kind="taken"} 5
+# HELP plait_ackpath_flows MPTCP subflows: copied, whose ACKs this host copies over a quicker link; native, of connections with several links, whose it does not; taken, that this host takes copies for.
+# TYPE plait_ackpath_flows gauge
+plait_ackpath_flows{state="copied"} 1
+plait_ackpath_flows{state="native"} 2
+plait_ackpath_flows{state="taken"} 1
+# HELP plait_ackpath_ignored_total Datagrams on the port of hellos that were none, or too many of one source.
+# TYPE plait_ackpath_ignored_total counter
+plait_ackpath_ignored_total 3
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is said in the section, and what is refused of it.
+func TestAckpathConfig(t *testing.T) {
+	inDirectory(t, "ackpath: {mode: on, ratio: 2, port: 4000, answer: off}\n")
+	c, err := ReadConfig("plait.yaml")
+	if want := (Ackpath{Mode: On, Ratio: 2, Port: 4000, Answer: Off}); err != nil || c.Ackpath != want || c.answers() {
+		t.Errorf("got %+v, %v, answers %v; want %+v", c.Ackpath, err, c.answers(), want)
+	}
+	if c := DefaultConfig(); !c.answers() || c.Ackpath.Mode != Off {
+		t.Errorf("by default %+v, answers %v; want a host that answers and copies nothing", c.Ackpath, c.answers())
+	}
+	if c, err = c.Override(Overrides{Observe: true}); err != nil || c.Ackpath.Mode != Observe || c.answers() {
+		t.Errorf("with --observe: %+v, %v, answers %v", c.Ackpath, err, c.answers())
+	}
+	for text, want := range map[string]string{
+		"ackpath: {mode: maybe}": "plait.yaml:1:17: mode: maybe: expected off, observe or on",
+		"ackpath: {ratio: 0.5}":  "plait.yaml:1:18: ratio: 0.5: expected a number from 1 to 100, the slow link's round trip over the quick one's",
+		"ackpath: {port: 0}":     "plait.yaml:1:17: port: 0: expected a number from 1 to 65535",
+		"ackpath: {answer: 1}":   "plait.yaml:1:19: answer: 1: expected off or on",
+	} {
+		inDirectory(t, text)
+		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
 	}
 }
