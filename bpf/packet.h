@@ -39,6 +39,8 @@ struct tcp_header {
 	__u8 offset;
 	__u8 flags;
 	__be16 window;
+	__sum16 checksum;
+	__be16 urgent;
 };
 
 enum { TCP_FLAG_SYN = 2, TCP_FLAG_RST = 4 };
