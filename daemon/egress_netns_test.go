@@ -140,19 +140,19 @@ func (s *contentServer) has(there bool, command, pattern string) {
 
 var reflectorFamilies = []wire.Family{wire.RF_IPv4_UC, wire.RF_IPv6_UC, wire.RF_IPv4_VPN, wire.RF_IPv6_VPN}
 
-// greet brings the next session up.
-func (s *contentServer) greet() {
+// greet brings the next session up, without keepalives, with a reflector that has some more capabilities.
+func (s *contentServer) greet(more ...wire.ParameterCapabilityInterface) {
 	s.Helper()
 	s.must(s.listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
 	conn, err := s.listener.Accept()
 	s.must(err)
 	s.conn = conn
 	s.Cleanup(func() { _ = conn.Close() })
-	capabilities := []wire.ParameterCapabilityInterface{wire.NewCapFourOctetASNumber(65000)}
+	capabilities := append(more, wire.NewCapFourOctetASNumber(65000))
 	for _, f := range reflectorFamilies {
 		capabilities = append(capabilities, wire.NewCapMultiProtocol(f))
 	}
-	open, err := wire.NewBGPOpenMessage(65000, 90, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
+	open, err := wire.NewBGPOpenMessage(65000, 0, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
 	s.must(err)
 	s.say(open, wire.NewBGPKeepAliveMessage())
 	go func() { _, _ = io.Copy(io.Discard, conn) }()

@@ -103,7 +103,7 @@ func New(config Config, kernel Kernel) (*Manager, error) {
 	}
 	return &Manager{
 		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{}, from: map[netip.Addr]map[*connection]bool{},
-		budget: budget{perSecond: float64(config.ChangesPerSecond)},
+		budget: newBudget(config.ChangesPerSecond),
 	}, nil
 }
 

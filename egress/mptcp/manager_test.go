@@ -214,7 +214,7 @@ func TestBudget(t *testing.T) {
 
 // However long nothing was done, no more than a tenth of a second's commands go out at once.
 func TestBudgetDoesNotGather(t *testing.T) {
-	b := budget{perSecond: 100}
+	b := newBudget(100)
 	now := time.Unix(1e9, 0)
 	for _, idle := range []time.Duration{0, time.Hour} {
 		now = now.Add(idle)
