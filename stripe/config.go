@@ -49,3 +49,6 @@ func (cfg *Config) links() ([]Link, error) {
 	all, err := Links()
 	return slices.DeleteFunc(all, func(l Link) bool { return !cfg.allows(l) }), err
 }
+
+// carrier is what paths are made of.
+func (cfg *Config) carrier() carrier { return tcp{} }
