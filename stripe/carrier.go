@@ -3,10 +3,39 @@ package stripe
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 )
+
+// Carrier is what paths are made of. Both ends of a connection need the same one.
+type Carrier string
+
+// The carriers.
+const (
+	TCP  Carrier = "tcp"  // TLS 1.3 over TCP, the default: the kernel's own, passes nearly every network
+	QUIC Carrier = "quic" // QUIC (RFC 9000) over UDP
+)
+
+var carriers = map[Carrier]carrier{"": tcpCarrier{}, TCP: tcpCarrier{}, QUIC: quicCarrier{}}
+
+// Validate reports a carrier that does not exist.
+func (c Carrier) Validate() error {
+	if carriers[c] == nil {
+		return fmt.Errorf("carrier %q: use %s or %s", string(c), TCP, QUIC)
+	}
+	return nil
+}
+
+// Network is what firewalls call the packets of a carrier.
+func (c Carrier) Network() string {
+	if c == QUIC {
+		return "UDP"
+	}
+	return "TCP"
+}
 
 // carrier makes the connections that paths are: wires. A carrier is one file.
 type carrier interface {
@@ -42,4 +71,22 @@ type caller interface {
 func addrPort(at net.Addr) netip.AddrPort {
 	a, _ := netip.ParseAddrPort(at.String())
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// pulse dates the last change of a count, as well as it is looked at.
+type pulse struct {
+	mu    sync.Mutex
+	count uint64
+	at    time.Time
+}
+
+// since is how long ago the count changed.
+func (p *pulse) since(count uint64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if count != p.count {
+		p.count, p.at = count, now
+	}
+	return now.Sub(p.at)
 }

@@ -16,7 +16,7 @@ const unknownSession = "no such session"
 func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, timeout time.Duration) (*path, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	w, err := d.cfg.carrier().dial(ctx, t.from, t.to, d.tls)
+	w, err := carriers[d.cfg.Carrier].dial(ctx, t.from, t.to, d.tls)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func Listen(cfg *Config, addr string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := cfg.carrier().listen(addr, conf)
+	in, err := carriers[cfg.Carrier].listen(addr, conf)
 	if err != nil {
 		return nil, fmt.Errorf("stripe: %w", err)
 	}

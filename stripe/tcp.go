@@ -117,10 +117,9 @@ func (w *tcpWire) waitRoom() error {
 	})
 }
 
-// tcp is the carrier.
-type tcp struct{}
+type tcpCarrier struct{}
 
-func (tcp) dial(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (*opened, error) {
+func (tcpCarrier) dial(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (*opened, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.addr, 0)), Control: from.bind}
 	start := time.Now()
 	conn, err := d.DialContext(ctx, "tcp", to.String())
@@ -150,7 +149,7 @@ func openTCP(ctx context.Context, conn *net.TCPConn, wrap func(net.Conn) *tls.Co
 	return &opened{wire: w, tls: w.ConnectionState(), rtt: time.Since(start)}, nil
 }
 
-func (tcp) listen(addr string, conf *tls.Config) (acceptor, error) {
+func (tcpCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
