@@ -39,22 +39,25 @@ type Options struct {
 	Plait   string                   // the program there; "": plait
 	Listen  string                   // the address it listens at, host:port; "": all, any free port
 	Links   map[string]stripe.Policy // links of this host; see stripe.Config
+	Carrier stripe.Carrier           // what paths are made of, at both ends
 	Run     string                   // a shell command the far side is to connect with; "": it copies files
 	Many    bool                     // the far side takes many connections, and relays each to where it asks for
 }
 
 // offer goes to the far side, answer comes from there.
 type offer struct {
-	Key    stripe.PublicKey
-	Listen string
-	Run    string
-	Many   bool
+	Key     stripe.PublicKey
+	Listen  string
+	Carrier stripe.Carrier `json:",omitempty"`
+	Run     string
+	Many    bool
 }
 
 type answer struct {
-	Key   stripe.PublicKey
-	Peers []stripe.Peer
-	Error string
+	Key     stripe.PublicKey
+	Peers   []stripe.Peer
+	Carrier stripe.Carrier `json:",omitempty"` // as offered; a release that knows but one leaves it out
+	Error   string
 }
 
 // Far is plait on the far side, and the ssh that started it.
@@ -96,8 +99,11 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run, Many: opt.Many})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, Many: opt.Many})
 	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
+	if err == nil && a.Carrier != opt.Carrier {
+		err = fmt.Errorf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier)
+	}
 	if err != nil {
 		f.Close()
 		if ctx.Err() != nil {
@@ -105,7 +111,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		}
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
-	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
+	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
 	f.peers = withName(ctx, a.Peers, command, host)
 	return f, nil
 }
@@ -114,7 +120,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 	c, err := stripe.DialPeers(ctx, f.cfg, f.peers)
 	if err != nil {
-		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(f.peers))
+		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))
 	}
 	go func() { <-f.ended; c.SetPatience(orphanPatience) }()
 	return c, nil
