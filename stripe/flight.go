@@ -9,6 +9,8 @@ const (
 	// silenceMin is the least time beyond the expected one after which a chunk counts as overdue. Acknowledgements of TCP
 	// come back at once, but a process may be kept from its CPU, and Wi-Fi retries, for tens of milliseconds.
 	silenceMin = 100 * time.Millisecond
+	// twoPackets is what TCP acknowledges together, in bytes: on slow links that takes a while.
+	twoPackets = 2 * 1500
 	// firstRTT is assumed before anything is measured.
 	firstRTT = 200 * time.Millisecond
 )
@@ -32,7 +34,7 @@ type flight struct {
 	received  uint64 // chunks the peer has acknowledged on this path
 	delivered uint64 // bytes of them
 	lastAck   time.Time
-	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path would be silent
+	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path is doubtful
 	pingAt    time.Time // of the ping without answer; zero: there is none
 	srtt      time.Duration
 	rttvar    time.Duration
@@ -143,12 +145,15 @@ func (f *flight) sampleRate(e carried, now time.Time) {
 // arrival is how long n more bytes would take to the peer if they were sent now: what is on its way must be through first, and
 // half a round trip is the least.
 func (f *flight) arrival(n int) time.Duration {
-	acked := f.minRTT
-	if f.rate > 0 {
-		through := func(bytes int) time.Duration { return time.Duration(float64(bytes) / f.rate * float64(time.Second)) }
-		acked = max(f.minRTT+through(n), through(f.bytes+n))
+	return max(f.minRTT+f.through(n), f.through(f.bytes+n)) - f.minRTT/2
+}
+
+// through is how long the path takes to carry n bytes; 0 while its rate is not known.
+func (f *flight) through(n int) time.Duration {
+	if f.rate == 0 {
+		return 0
 	}
-	return acked - f.minRTT/2
+	return time.Duration(float64(n) / f.rate * float64(time.Second))
 }
 
 // expected is when what was sent at a time should be with the peer.
@@ -162,29 +167,44 @@ func (f *flight) patience() time.Duration {
 	return f.srtt + max(4*f.rttvar, silenceMin)
 }
 
-// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. While TCP hears from its peer it
-// repairs a loss, which takes a round trip more. Longer than that it is not believed: data of the peer counts as hearing from it, and
-// the peer may be a proxy.
+// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. If TCP has heard from its peer since
+// what is owed was sent, that it hears nothing any more says more than what round trips vary by. While it still hears, it repairs a loss,
+// which takes a round trip more; longer than that it is not believed: data of the peer counts as hearing from it, and the peer may be a proxy.
 func (f *flight) silentSince() time.Time {
-	oldest := f.pingAt
-	if f.fifo.len() > 0 && (oldest.IsZero() || f.fifo.at(0).at.Before(oldest)) {
-		oldest = f.fifo.at(0).at
-	}
+	oldest := f.owedSince()
 	if oldest.IsZero() {
 		return time.Time{}
 	}
 	at := oldest.Add(f.patience())
-	if alive := f.heard.Add(silenceMin); alive.After(at) {
-		at = earlier(alive, at.Add(f.srtt))
+	if f.heard.After(oldest) {
+		at = earlier(later(f.heard.Add(silenceMin+f.through(twoPackets)), oldest.Add(f.srtt)), at.Add(f.srtt))
 	}
-	if alive := f.lastAck.Add(silenceMin); alive.After(at) {
-		return alive // slower than ever, but answering
+	return later(at, f.lastAck.Add(silenceMin)) // slower than ever, but answering
+}
+
+// owedSince is when what the path owes an answer to was sent; zero if there is nothing.
+func (f *flight) owedSince() time.Time {
+	if f.fifo.len() > 0 && (f.pingAt.IsZero() || f.fifo.at(0).at.Before(f.pingAt)) {
+		return f.fifo.at(0).at
 	}
-	return at
+	return f.pingAt
+}
+
+// doubtful reports whether it is time to look up what TCP has heard: an answer is late, and none came for a while.
+func (f *flight) doubtful(now time.Time) bool {
+	oldest := f.owedSince()
+	return !oldest.IsZero() && !now.Before(later(oldest.Add(f.srtt), f.lastAck.Add(silenceMin)))
 }
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
 		return a
 	}
 	return b
