@@ -21,7 +21,7 @@ type carried struct {
 	at        time.Time // taken
 	delivered uint64    // of the flight, in bytes, when it was taken
 	since     time.Time // when that much had been delivered
-	idle      bool      // nothing waited behind it: what it shows of the rate is a lower bound
+	idle      bool      // it left while there was a gap on its way: what it shows of the rate is a lower bound
 }
 
 // flight is what is under way on one path, and what its acknowledgements tell. Times are given, never taken.
@@ -33,6 +33,7 @@ type flight struct {
 
 	received  uint64 // chunks the peer has acknowledged on this path
 	delivered uint64 // bytes of them
+	limited   uint64 // delivered will be this when the last gap is over: the path had room and nothing was sent
 	lastAck   time.Time
 	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path is doubtful
 	pingAt    time.Time // of the ping without answer; zero: there is none
@@ -77,12 +78,12 @@ func (f *flight) either(is func(end) bool) bool { return is(f.ends[0]) || is(f.e
 var errAckUnsent = errors.New("peer acknowledges chunks that were not sent")
 
 // put notes that the path carries c from now on.
-func (f *flight) put(c *chunk, now time.Time, idle bool) {
+func (f *flight) put(c *chunk, now time.Time) {
 	since := f.lastAck
 	if f.fifo.len() == 0 || since.IsZero() {
 		since = now
 	}
-	f.fifo.push(carried{c: c, at: now, delivered: f.delivered, since: since, idle: idle})
+	f.fifo.push(carried{c: c, at: now, delivered: f.delivered, since: since, idle: f.limited >= f.delivered})
 	f.bytes += c.size
 	f.sent += uint64(c.size)
 	for _, e := range f.ends {
@@ -94,6 +95,9 @@ func (f *flight) put(c *chunk, now time.Time, idle bool) {
 	c.carriers[c.copies] = f
 	c.copies++
 }
+
+// pass notes that the path has room, and sends nothing.
+func (f *flight) pass() { f.limited = f.delivered + uint64(f.bytes) }
 
 // acked takes the peer's count of chunks that came over this path, and hands each of them to done.
 func (f *flight) acked(received uint64, now time.Time, done func(*chunk)) error {
@@ -127,7 +131,7 @@ func (f *flight) sampleRTT(rtt time.Duration) {
 }
 
 // sampleRate is what was delivered between a chunk's departure and its acknowledgement, over that time (as in
-// draft-cheng-iccrg-delivery-rate-estimation). A sample of a path that had nothing to do can only raise the estimate.
+// draft-cheng-iccrg-delivery-rate-estimation). A sample with a gap before it can only raise the estimate.
 func (f *flight) sampleRate(e carried, now time.Time) {
 	took := now.Sub(e.since)
 	if took <= 0 {
