@@ -171,17 +171,20 @@ func (f *flight) patience() time.Duration {
 	return f.srtt + max(4*f.rttvar, silenceMin)
 }
 
-// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. If TCP has heard from its peer since
-// what is owed was sent, that it hears nothing any more says more than what round trips vary by. While it still hears, it repairs a loss,
-// which takes a round trip more; longer than that it is not believed: data of the peer counts as hearing from it, and the peer may be a proxy.
+// silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. While TCP hears from its peer it
+// repairs a loss, which takes a round trip more; longer than that it is not believed: data of the peer counts as hearing from it, and
+// the peer may be a proxy. If it has heard since what is owed was sent, and then nothing for half a round trip, that says more than what
+// round trips vary by.
 func (f *flight) silentSince() time.Time {
 	oldest := f.owedSince()
 	if oldest.IsZero() {
 		return time.Time{}
 	}
 	at := oldest.Add(f.patience())
+	at = later(at, earlier(f.heard.Add(silenceMin), at.Add(f.srtt)))
 	if f.heard.After(oldest) {
-		at = earlier(later(f.heard.Add(silenceMin+f.through(twoPackets)), oldest.Add(f.srtt)), at.Add(f.srtt))
+		quiet := f.heard.Add(max(silenceMin, f.srtt/2) + f.through(twoPackets))
+		at = earlier(at, later(quiet, oldest.Add(f.srtt)))
 	}
 	return later(at, f.lastAck.Add(silenceMin)) // slower than ever, but answering
 }

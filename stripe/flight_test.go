@@ -16,7 +16,7 @@ func TestSilenceAndRepair(t *testing.T) {
 		"TCP hears nothing":               {time.Time{}, ms(440)},
 		"TCP heard before it was sent":    {ms(-1), ms(440)},
 		"TCP fell silent at once":         {ms(20), ms(340)},
-		"TCP fell silent on the way":      {ms(300), ms(400)},
+		"TCP fell silent on the way":      {ms(200), ms(370)},
 		"TCP hears, then no more":         {ms(420), ms(520)},
 		"TCP hears, but a proxy's answer": {ms(900), ms(780)},
 	} {
