@@ -252,16 +252,14 @@ func (s *scheduler) blocked() bool {
 	return s.next > s.base && (s.limit-s.next)*4 < s.limit-s.base
 }
 
-// backlog reports whether chunks wait for a path and the peer has room for them.
-func (s *scheduler) backlog() bool { return s.unsent > 0 && s.next < s.limit }
-
 // take gives the path the chunk to send now, or nil: then it asks again after anything changed, or some milliseconds.
 func (s *scheduler) take(f *flight, now time.Time) *chunk {
-	if !s.mayUse(f, now) {
-		return nil
+	var c *chunk
+	if s.mayUse(f, now) {
+		c = s.pick(f, now)
 	}
-	c := s.pick(f, now)
 	if c == nil {
+		f.pass()
 		return nil
 	}
 	if c.copies == 0 && c.number == s.next {
@@ -272,7 +270,7 @@ func (s *scheduler) take(f *flight, now time.Time) *chunk {
 		s.orphans = s.orphans[1:]
 	}
 	s.sent += uint64(c.size)
-	f.put(c, now, !s.backlog())
+	f.put(c, now)
 	return c
 }
 

@@ -167,6 +167,7 @@ func TestDelayOfAStream(t *testing.T) {
 		bound time.Duration // of 99 % of blocks
 	}{
 		{"both links needed", 25, []simPath{{mbps: 20, delay: 20e6, queue: q}, {mbps: 20, delay: 20e6, queue: q}}, false, 40e6},
+		{"both needed, one slower to arrive", 25, []simPath{{mbps: 20, delay: 15e6, queue: q}, {mbps: 20, delay: 30e6, queue: q}}, false, 50e6},
 		{"one link would do", 5, []simPath{{mbps: 20, delay: 10e6, queue: q}, {mbps: 20, delay: 100e6, queue: q}}, false, 20e6},
 		{"one link fails", 10, []simPath{{mbps: 20, delay: 20e6, queue: q}, {mbps: 20, delay: 20e6, queue: q}}, true, 40e6},
 	} {
