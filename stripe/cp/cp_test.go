@@ -419,7 +419,7 @@ func TestPartOfAnother(t *testing.T) {
 	if err := <-asked; err != nil {
 		t.Fatal(err)
 	}
-	defer in.close()
+	defer rc.drop(in, false)
 	if in.offset != 10 {
 		t.Errorf("it has %d bytes of the file, want 10", in.offset)
 	}

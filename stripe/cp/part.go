@@ -85,11 +85,38 @@ func (rc *receiver) is(f *os.File, name string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
+// drop closes a part, and removes one that is of no use.
+func (rc *receiver) drop(in *incoming, useless bool) {
+	if in.part == nil {
+		return
+	}
+	if info, err := in.part.Stat(); useless || err == nil && info.Size() == 0 {
+		_ = rc.root.Remove(partOf(in.name))
+	}
+	in.part.Close()
+	in.part = nil
+}
+
+// written reports what went wrong with earlier writes: network file systems tell that there is no room when a file is closed. It is a duplicate
+// that is closed, because the part's lock must hold until it has its name.
+func written(f *os.File) error {
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err == nil {
+		err = syscall.Close(fd)
+	}
+	return err
+}
+
 // commit gives a complete file its mode, time and name.
 func (rc *receiver) commit(in *incoming) error {
 	at := in.name
-	if !in.adopt {
+	if in.adopt {
+		rc.drop(in, true)
+	} else {
 		at = partOf(in.name)
+		if err := written(in.part); err != nil {
+			return err
+		}
 	}
 	if err := rc.root.Chmod(at, fs.FileMode(in.Mode)); err != nil {
 		return err
@@ -97,5 +124,10 @@ func (rc *receiver) commit(in *incoming) error {
 	if err := rc.root.Chtimes(at, time.Time{}, time.Unix(0, in.MTime)); err != nil || in.adopt {
 		return err
 	}
-	return rc.root.Rename(at, in.name)
+	if err := rc.root.Rename(at, in.name); err != nil {
+		return err
+	}
+	in.part.Close()
+	in.part = nil
+	return nil
 }

@@ -33,8 +33,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	}
 	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
 	if err != nil {
-		_ = send(out, answer{Error: err.Error()})
-		return err
+		return send(out, answer{Error: err.Error()})
 	}
 	defer l.Close()
 	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier}); err != nil {

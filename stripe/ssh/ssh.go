@@ -108,6 +108,8 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		f.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		} else if !errors.As(err, new(refusedError)) {
+			err = said(cmd.ProcessState.ExitCode(), command[0], plait, host, err)
 		}
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
@@ -201,12 +203,32 @@ func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
 		return a, err
 	}
 	if err := receive(bufio.NewReader(out), &a); err != nil {
-		return a, fmt.Errorf("no answer: %w; is plait installed there, in the PATH of ssh (--remote-plait names it)?", err)
+		return a, err
 	}
 	if a.Error != "" {
-		return a, errors.New(a.Error)
+		return a, refusedError(a.Error)
 	}
 	return a, nil
+}
+
+// refusedError is what the far side says.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// said is what ssh's status tells when there was no answer. ssh ends with the status of what it ran, or 255; shells with 126 and 127 for what cannot be run.
+func said(status int, ssh, plait, host string, err error) error {
+	switch status {
+	case 255:
+		return fmt.Errorf("%s did not get there; what it says is above (try: %s %s true)", ssh, ssh, host)
+	case 126, 127:
+		return fmt.Errorf("there is no %s that can be run; install plait there, or say where it is with --remote-plait", plait)
+	case 0:
+		return errors.New("it ended without an answer; see that nothing in the shell's start-up files there ends it")
+	case -1: // it did not end by itself
+		return fmt.Errorf("no answer: %w", err)
+	}
+	return fmt.Errorf("it ended with status %d; what it says is above. Another release of plait, perhaps: use the same at both ends", status)
 }
 
 func send(w io.Writer, v any) error {
