@@ -111,6 +111,30 @@ static __always_inline void algorithm_cong_avoid(struct sock *sk, struct plait_s
 	}
 }
 
+/* Round trips are no longer what they were: their extremes are found anew. */
+static __always_inline void algorithm_forget_rtt(const struct tcp_sock *tp, struct plait_sock *s)
+{
+	switch (s->algorithm) {
+	case PLAIT_CUBIC: ((struct cubic *)s->private)->min_rtt_us = 0; break;
+	case PLAIT_HTCP: ((struct htcp *)s->private)->min_rtt_us = ((struct htcp *)s->private)->max_rtt_us = 0; break;
+	case PLAIT_HYBLA: ((struct hybla *)s->private)->rho_8ths = 0; break;
+	case PLAIT_VEGAS: ((struct vegas *)s->private)->base_rtt_us = VEGAS_NO_RTT_US; break;
+	case PLAIT_WESTWOOD: ((struct westwood *)s->private)->reset_min_rtt = 1; break;
+	case PLAIT_BBR: ((struct bbr *)s->private)->min_rtt_us = srtt_us(tp); break;
+	}
+}
+
+/* Lets time that a loss is ago pass faster, for those who grow by it. */
+static __always_inline void algorithm_hasten(struct plait_sock *s, __u32 us)
+{
+	struct cubic *c = (struct cubic *)s->private;
+
+	if (s->algorithm == PLAIT_CUBIC && c->epoch_us)
+		c->epoch_us -= us;
+	else if (s->algorithm == PLAIT_HTCP)
+		((struct htcp *)s->private)->loss_us -= us;
+}
+
 static __always_inline bool sets_rate(__u8 algorithm)
 {
 	return algorithm == PLAIT_BBR || algorithm == PLAIT_BURST;

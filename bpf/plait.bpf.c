@@ -8,6 +8,7 @@
  * tcp_sendmsg_locked (host.h). Loaded by the daemon, which is the only writer of the maps.
  */
 #include "algorithm.h"
+#include "fair.h"
 #include "measure.h"
 #include "window.h"
 
@@ -51,7 +52,7 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 	if (unbounded(s->algorithm))
 		clamp_to_carried(tcp_sk_mut(sk), s);
 	if (!sets_rate(to))
-		set_pacing(sk, s, false);
+		set_pacing(sk, s, s->lead_us);
 	s->algorithm = to;
 	algorithm_init(sk, s);
 	count(switches);
@@ -97,14 +98,17 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
+	struct fair *f = fair_of(sk, s);
 	bool una_advanced = tp->snd_una != s->last_una;
 
 	s->last_una = tp->snd_una;
 	if (in_cwnd_reduction(ca_state(sk)))
 		proportional_rate_reduction(tp, s, rs, una_advanced);
+	else if (una_advanced && f)
+		fair_cong_avoid(sk, s, f, rs->acked_sacked);
 	else if (una_advanced)
 		algorithm_cong_avoid(sk, s, rs->acked_sacked);
-	window_pacing_rate(sk);
+	window_pacing_rate(sk, f ? fair_pacing_percent(tp) : window_pacing_percent(tp));
 }
 
 static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s)
@@ -120,10 +124,16 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 {
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
+	struct plait_ack_native *n;
 
 	if (!s)
 		return 0;
 	measure(sk, s, rs);
+	if (is_subflow(sk)) {
+		n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
+		if (n)
+			fair_update(sk, s, n, rs);
+	}
 	notice_bulk(tp, s);
 	if (s->round_start) {
 		if (daemon_silent())
@@ -174,6 +184,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->wanted = p ? p->algorithm : PLAIT_BURST;
 	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
 	s->kind = SOCK_MANAGED;
+	s->lead_us = 0;
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
@@ -197,19 +208,25 @@ SEC("struct_ops")
 __u32 BPF_PROG(plait_ssthresh, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
+	struct fair *f;
 
-	return s ? algorithm_ssthresh(sk, s) : reno_ssthresh(tcp_sk(sk));
+	if (!s)
+		return reno_ssthresh(tcp_sk(sk));
+	f = fair_of(sk, s);
+	return f ? fair_ssthresh(sk, s, f) : algorithm_ssthresh(sk, s);
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(plait_undo_cwnd, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
+	struct fair *f;
 
 	if (!s)
 		return reno_undo_cwnd(tcp_sk(sk));
 	s->gathered.spurious_recoveries++;
-	return algorithm_undo_cwnd(sk, s);
+	f = fair_of(sk, s);
+	return f ? fair_undo_cwnd(sk, s, f) : algorithm_undo_cwnd(sk, s);
 }
 
 SEC("struct_ops")
@@ -228,7 +245,7 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
 		if (tp->snd_ssthresh < TCP_INFINITE_SSTHRESH && (from == TCP_CA_CWR || tp->undo_marker))
 			tp->snd_cwnd = tp->snd_ssthresh;
-		algorithm_event(sk, s, CA_EVENT_COMPLETE_CWR);
+		fair_event(sk, s, CA_EVENT_COMPLETE_CWR);
 	}
 }
 
@@ -238,7 +255,7 @@ void BPF_PROG(plait_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	struct plait_sock *s = plait_sock(sk);
 
 	if (s)
-		algorithm_event(sk, s, event);
+		fair_event(sk, s, event);
 }
 
 SEC("struct_ops")
@@ -247,7 +264,7 @@ void BPF_PROG(plait_pkts_acked, struct sock *sk, const struct ack_sample *sample
 	struct plait_sock *s = plait_sock(sk);
 
 	if (s)
-		algorithm_pkts_acked(sk, s, sample);
+		fair_pkts_acked(sk, s, sample);
 }
 
 /*
@@ -276,7 +293,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 			burst_begin(sk, s);
 		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {
 			s->gathered.idle_restarts++;
-			algorithm_event(sk, s, CA_EVENT_CWND_RESTART);
+			fair_event(sk, s, CA_EVENT_CWND_RESTART);
 		}
 	}
 	if (s->algorithm == PLAIT_BURST)

@@ -113,8 +113,10 @@ type PlaitPlaitSample struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	PlaitMapPlait                 = "plait"
+	PlaitMapPlaitAckNatives       = "plait_ack_natives"
 	PlaitMapPlaitCgroups          = "plait_cgroups"
 	PlaitMapPlaitChoices          = "plait_choices"
+	PlaitMapPlaitFairs            = "plait_fairs"
 	PlaitMapPlaitLatencies        = "plait_latencies"
 	PlaitMapPlaitPolicies         = "plait_policies"
 	PlaitMapPlaitPorts            = "plait_ports"
@@ -205,16 +207,18 @@ type PlaitProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitMapSpecs struct {
-	Plait          *ebpf.MapSpec `ebpf:"plait"`
-	PlaitCgroups   *ebpf.MapSpec `ebpf:"plait_cgroups"`
-	PlaitChoices   *ebpf.MapSpec `ebpf:"plait_choices"`
-	PlaitLatencies *ebpf.MapSpec `ebpf:"plait_latencies"`
-	PlaitPolicies  *ebpf.MapSpec `ebpf:"plait_policies"`
-	PlaitPorts     *ebpf.MapSpec `ebpf:"plait_ports"`
-	PlaitPrefixes  *ebpf.MapSpec `ebpf:"plait_prefixes"`
-	PlaitReverted  *ebpf.MapSpec `ebpf:"plait_reverted"`
-	PlaitSamples   *ebpf.MapSpec `ebpf:"plait_samples"`
-	PlaitSocks     *ebpf.MapSpec `ebpf:"plait_socks"`
+	Plait           *ebpf.MapSpec `ebpf:"plait"`
+	PlaitAckNatives *ebpf.MapSpec `ebpf:"plait_ack_natives"`
+	PlaitCgroups    *ebpf.MapSpec `ebpf:"plait_cgroups"`
+	PlaitChoices    *ebpf.MapSpec `ebpf:"plait_choices"`
+	PlaitFairs      *ebpf.MapSpec `ebpf:"plait_fairs"`
+	PlaitLatencies  *ebpf.MapSpec `ebpf:"plait_latencies"`
+	PlaitPolicies   *ebpf.MapSpec `ebpf:"plait_policies"`
+	PlaitPorts      *ebpf.MapSpec `ebpf:"plait_ports"`
+	PlaitPrefixes   *ebpf.MapSpec `ebpf:"plait_prefixes"`
+	PlaitReverted   *ebpf.MapSpec `ebpf:"plait_reverted"`
+	PlaitSamples    *ebpf.MapSpec `ebpf:"plait_samples"`
+	PlaitSocks      *ebpf.MapSpec `ebpf:"plait_socks"`
 }
 
 // PlaitVariableSpecs contains global variables before they are loaded into the kernel.
@@ -246,23 +250,27 @@ func (o *PlaitObjects) Close() error {
 //
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitMaps struct {
-	Plait          *ebpf.Map `ebpf:"plait"`
-	PlaitCgroups   *ebpf.Map `ebpf:"plait_cgroups"`
-	PlaitChoices   *ebpf.Map `ebpf:"plait_choices"`
-	PlaitLatencies *ebpf.Map `ebpf:"plait_latencies"`
-	PlaitPolicies  *ebpf.Map `ebpf:"plait_policies"`
-	PlaitPorts     *ebpf.Map `ebpf:"plait_ports"`
-	PlaitPrefixes  *ebpf.Map `ebpf:"plait_prefixes"`
-	PlaitReverted  *ebpf.Map `ebpf:"plait_reverted"`
-	PlaitSamples   *ebpf.Map `ebpf:"plait_samples"`
-	PlaitSocks     *ebpf.Map `ebpf:"plait_socks"`
+	Plait           *ebpf.Map `ebpf:"plait"`
+	PlaitAckNatives *ebpf.Map `ebpf:"plait_ack_natives"`
+	PlaitCgroups    *ebpf.Map `ebpf:"plait_cgroups"`
+	PlaitChoices    *ebpf.Map `ebpf:"plait_choices"`
+	PlaitFairs      *ebpf.Map `ebpf:"plait_fairs"`
+	PlaitLatencies  *ebpf.Map `ebpf:"plait_latencies"`
+	PlaitPolicies   *ebpf.Map `ebpf:"plait_policies"`
+	PlaitPorts      *ebpf.Map `ebpf:"plait_ports"`
+	PlaitPrefixes   *ebpf.Map `ebpf:"plait_prefixes"`
+	PlaitReverted   *ebpf.Map `ebpf:"plait_reverted"`
+	PlaitSamples    *ebpf.Map `ebpf:"plait_samples"`
+	PlaitSocks      *ebpf.Map `ebpf:"plait_socks"`
 }
 
 func (m *PlaitMaps) Close() error {
 	return _PlaitClose(
 		m.Plait,
+		m.PlaitAckNatives,
 		m.PlaitCgroups,
 		m.PlaitChoices,
+		m.PlaitFairs,
 		m.PlaitLatencies,
 		m.PlaitPolicies,
 		m.PlaitPorts,

@@ -46,6 +46,8 @@ struct plait_sock {
 	__u8 pad8[3];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
+	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
+	__u32 pad4;
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
 	__u32 round_delivered;
@@ -166,6 +168,14 @@ static __always_inline bool cwnd_limited(struct tcp_sock *tp)
 static __always_inline __u32 srtt_us(const struct tcp_sock *tp)
 {
 	return tp->srtt_us >> 3;
+}
+
+/* What an ACK shows as round trip, as it would be without copies of ACKs; not positive: nothing. */
+static __always_inline __s32 sampled_rtt_us(const struct plait_sock *s, const struct ack_sample *sample)
+{
+	__s32 rtt_us = sample->rtt_us;
+
+	return rtt_us > 0 ? rtt_us + (__s32)s->lead_us : rtt_us;
 }
 
 /* The shortest round trip of the last 8 to 16 bursts or 10 to 20 s: a path may change for the worse, and minima over minutes would not see it. */

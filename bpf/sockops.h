@@ -18,11 +18,6 @@ static __always_inline bool on_default(const __u8 *name)
 	return true;
 }
 
-static __always_inline bool is_subflow(struct sock *sk)
-{
-	return bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
-}
-
 /* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. Of MPTCP's subflows nobody can tell that it was
  * the application: the kernel, too, sets theirs as if by setsockopt. */
 static __always_inline bool undecided(struct bpf_sock_ops *ctx, struct sock *sk)

@@ -122,12 +122,17 @@ static __always_inline void window_unused(struct sock *sk, struct plait_sock *s)
 }
 
 /* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above. */
-static __always_inline void window_pacing_rate(struct sock *sk)
+static __always_inline __u32 window_pacing_percent(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+}
+
+static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u64 rate = (__u64)tp->mss_cache * ((USEC_PER_SEC / 100) << 3);
 
-	rate *= tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+	rate *= percent;
 	rate *= max(tp->snd_cwnd, tp->packets_out);
 	if (tp->srtt_us)
 		rate /= tp->srtt_us;

@@ -49,6 +49,7 @@ type Config struct {
 	Metrics    string
 	Congestion Lever
 	Egress     Egress
+	Ackpath    Ackpath
 
 	overrides Overrides // applied again when the file is read again
 }
@@ -89,6 +90,7 @@ func DefaultConfig() Config {
 		Control:    defaultControl,
 		Metrics:    defaultMetrics,
 		Congestion: Lever{Mode: On, Policy: defaultPolicy, HoldoutPercent: 5, Allow: Friendly},
+		Ackpath:    defaultAckpath(),
 	}
 }
 
@@ -144,6 +146,7 @@ func (c Config) Override(o Overrides) (Config, error) {
 		}
 		c.Congestion.Rules = rules
 		observe(&c.Egress.Mode)
+		observe(&c.Ackpath.Mode)
 	}
 	c.overrides = o
 	return c, nil
@@ -170,6 +173,9 @@ func (c Config) Reread(path string) (Config, error) {
 	}
 	if !reflect.DeepEqual(next.Egress.onServer(), c.Egress.onServer()) {
 		return c, fmt.Errorf("%s: egress takes effect when plait starts: run plait down and plait up", path)
+	}
+	if next.Ackpath.Port != c.Ackpath.Port {
+		return c, fmt.Errorf("%s: port of ackpath takes effect when plait starts: run plait down and plait up", path)
 	}
 	return next, nil
 }

@@ -313,6 +313,7 @@ func (c *Config) keys() []key {
 				}}))
 		}},
 		{"egress", c.Egress.read},
+		{"ackpath", c.Ackpath.read},
 	}
 }
 

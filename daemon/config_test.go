@@ -94,7 +94,7 @@ congestion:
 			Policy: "rtcp", HoldoutPercent: &zero, Allow: Friendly},
 	}
 	want := Config{Cgroup: "/sys/fs/cgroup/web.slice", Control: "/run/other", Metrics: "off",
-		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}}
+		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}, Ackpath: defaultAckpath()}
 	c, err := ReadConfig("plait.yaml")
 	if err != nil || !reflect.DeepEqual(c, want) {
 		t.Fatalf("got  %+v, %v\nwant %+v", c, err, want)
@@ -145,7 +145,7 @@ congestion:
 	policies := "fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, "
 	want := []string{
 		"1:9: cgroup: web.slice: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
-		"2:1: contrl: unknown key: expected control? (cgroup, control, metrics, congestion or egress)",
+		"2:1: contrl: unknown key: expected control? (cgroup, control, metrics, congestion, egress or ackpath)",
 		"3:10: metrics: 0.0.0.0:9464: expected a loopback address with a port, like 127.0.0.1:9464, or off: anybody who can reach it may read it",
 		"4:1: metrics: second time in this mapping: expected once, it is in line 3",
 		"6:9: mode: true: expected off, observe or on",
@@ -187,7 +187,7 @@ congestion:
 func TestNotYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"control: /run/x\n\tmetrics: off\n": "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
-		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress",
+		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress, ackpath",
 		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",
 	} {
 		inDirectory(t, text)
@@ -251,8 +251,9 @@ func TestRereadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		"control: /run/y\n":              "plait.yaml: control, metrics and cgroup take effect when plait starts: run plait down and plait up",
-		"control: /run/x\nmode: dunno\n": "plait.yaml:2:1: mode: unknown key: expected cgroup, control, metrics, congestion or egress",
+		"control: /run/y\n":                     "plait.yaml: control, metrics and cgroup take effect when plait starts: run plait down and plait up",
+		"control: /run/x\nackpath: {port: 4}\n": "plait.yaml: port of ackpath takes effect when plait starts: run plait down and plait up",
+		"control: /run/x\nmode: dunno\n":        "plait.yaml:2:1: mode: unknown key: expected cgroup, control, metrics, congestion, egress or ackpath",
 	} {
 		if err := os.WriteFile("plait.yaml", []byte(text), 0o600); err != nil {
 			t.Fatal(err)

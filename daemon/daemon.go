@@ -72,6 +72,7 @@ type Daemon struct {
 	stop    context.CancelFunc
 	upSince time.Time
 	exits   *exits // nil: the lever is not configured, or off
+	acks    *acks
 
 	mu       sync.Mutex // guards what follows
 	config   Config
@@ -235,7 +236,7 @@ func open(c Config, o Options) (*Daemon, error) {
 func (d *Daemon) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
+	return errors.Join(d.acks.close(), d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
 }
 
 // watch keeps the heartbeat going until ctx ends or a part of plait fails.
@@ -277,6 +278,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	d, err := open(c, o)
 	if err == nil {
+		d.acks = openAcks(c, d.kernel, o.Log)
 		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
 		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
 		switch {
@@ -298,6 +300,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 		return errors.Join(err, control.Close())
 	}
 	d.stop = stop
+	d.acks.configure(c)
 	failed := make(chan error, 5)
 	var running sync.WaitGroup
 	defer func() { // who has asked gets an answer, but no connection waits for that
@@ -314,9 +317,10 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	running.Go(func() { failed <- d.kernel.helper.watch(ctx) })
 	questions := handler(d)
 	d.exits.questions(questions)
+	d.acks.questions(questions)
 	running.Go(func() { failed <- serve(ctx, control, questions) })
 	if metrics != nil {
-		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits)) })
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
 	}
 	if o.Ready != nil {
 		o.Ready()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"plait.dev/plait/ackpath"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
 )
@@ -183,6 +184,31 @@ func checkEgress() Check {
 	return Check{"BGP exits", Info, "egress lacks: " + strings.Join(lacks, "; "), strings.Join(do, "; ")}
 }
 
+// checkAckpath is about what ACKs over a quicker link need, of a host that receives and of one that sends. s is what the daemon says, if it is up.
+func checkAckpath(s AckpathStatus, up bool) Check {
+	const name = "copied ACKs"
+	if setting("/proc/sys/net/mptcp/enabled") != "1" {
+		return Check{name, Info, "none: MPTCP is switched off, or the kernel has none", "sysctl -w net.mptcp.enabled=1"}
+	}
+	if _, err := mptcp.Flows(); err != nil {
+		return Check{name, Info, "none: " + err.Error(), "load the module tcp_diag, or use a kernel with CONFIG_INET_DIAG"}
+	}
+	programs, _, err := openAckPrograms(nil, ackpath.Port)
+	if err == nil {
+		err = errors.Join(programs.probeTCX(), programs.Close())
+	}
+	if err != nil {
+		return Check{name, Info, "none: " + firstLine(err), "use Linux 6.6 or newer, which can attach programs to packets (tcx)"}
+	}
+	switch {
+	case s.Silent != "":
+		return Check{name, Warn, firstLine(errors.New(s.Silent)), "name another port as port in the section ackpath, here and on the hosts that receive"}
+	case up && s.Answers:
+		return Check{name, OK, fmt.Sprintf("taken on UDP port %d; where a firewall is, it must let that port in", s.Port), ""}
+	}
+	return Check{name, OK, "MPTCP and the packet hooks are there; a host that sends takes them on a UDP port that firewalls must let in", ""}
+}
+
 // setting is a file of one line, or "" if there is none.
 func setting(path string) string {
 	b, _ := os.ReadFile(path)
@@ -200,9 +226,14 @@ func Doctor(control string) []Check {
 	}
 	checks = append(checks, checkCgroup(FindCgroup()))
 	s, err := Client(control).Status()
+	var acks AckpathStatus
+	if err == nil {
+		acks, _ = Client(control).Ackpath("") // one of an older version knows nothing of it
+	}
 	return append(checks,
 		checkUp(registered(), s.Version, err),
 		checkEgress(),
+		checkAckpath(acks, err == nil),
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),
 		checkQdisc(setting("/proc/sys/net/core/default_qdisc")))

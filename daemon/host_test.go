@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(daemonVariable); path != "" {
 		os.Exit(daemonMain(path))
 	}
+	if path := os.Getenv(acksVariable); path != "" {
+		os.Exit(acksMain(path))
+	}
 	os.Exit(m.Run())
 }
 

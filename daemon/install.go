@@ -110,6 +110,7 @@ func (d *Daemon) Reload() error {
 	if err := d.install(c); err != nil {
 		return err
 	}
+	d.acks.configure(c)
 	if err := d.kernel.pass(passRevise); err != nil {
 		return fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", err)
 	}

@@ -152,11 +152,14 @@ func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // metricsHandler answers Prometheus.
-func metricsHandler(d interface{ Status() Status }, x *exits) http.Handler {
+func metricsHandler(d interface{ Status() Status }, x *exits, a *acks) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{d.Status, counterMetrics()})
 	if x != nil {
 		registry.MustRegister(exitsCollector{x})
+	}
+	if a != nil {
+		registry.MustRegister(acksCollector{a.status})
 	}
 	m := http.NewServeMux()
 	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -121,7 +121,7 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { ended <- serve(ctx, l, metricsHandler(&controlled{}, nil)) }()
+	go func() { ended <- serve(ctx, l, metricsHandler(&controlled{}, nil, nil)) }()
 	var response *http.Response
 	for range 1000 {
 		if response, err = http.Get("http://" + address + "/metrics"); err == nil {

@@ -17,10 +17,13 @@ const (
 // ration lets some lines into the log and counts the others.
 type ration struct {
 	*rate.Limiter
+	rest    string // where all lines are
 	skipped int
 }
 
-func newRation() ration { return ration{Limiter: rate.NewLimiter(linesPerSecond, linesAtOnce)} }
+func newRation(rest string) ration {
+	return ration{Limiter: rate.NewLimiter(linesPerSecond, linesAtOnce), rest: rest}
+}
 
 // take returns what to write for a line: the line, something about those left out, or nothing.
 func (r *ration) take(now time.Time, line string) string {
@@ -28,7 +31,7 @@ func (r *ration) take(now time.Time, line string) string {
 		if r.skipped++; r.skipped > 1 {
 			return ""
 		}
-		return fmt.Sprintf("more changes than the log should hold: what is over %d a second is left out here; plait egress log has the latest %d", linesPerSecond, journalLength)
+		return fmt.Sprintf("more changes than the log should hold: what is over %d a second is left out here; %s", linesPerSecond, r.rest)
 	}
 	if skipped := r.skipped; skipped > 0 {
 		r.skipped = 0

@@ -127,7 +127,7 @@ func (d *Daemon) Status() Status {
 	s := Status{
 		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
 		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
-		Egress: d.exits.summary(), Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
+		Egress: d.exits.summary(), Ackpath: d.acks.summary(), Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
 	}
 	if d.kernel.tracing != nil {
 		s.Tracing = d.kernel.tracing.Error()

@@ -37,8 +37,10 @@ type Status struct {
 	// Sockets are those the daemon has samples of.
 	Sockets []SocketStatus `json:"sockets"`
 	// Egress is there with the lever egress.
-	Egress   *EgressSummary `json:"egress,omitempty"`
-	Warnings []string       `json:"warnings"`
+	Egress *EgressSummary `json:"egress,omitempty"`
+	// Ackpath is there where the lever ackpath does something.
+	Ackpath  *AckpathSummary `json:"ackpath,omitempty"`
+	Warnings []string        `json:"warnings"`
 }
 
 // Group is one side of a comparison.

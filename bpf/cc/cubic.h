@@ -238,7 +238,7 @@ static __always_inline __u32 hystart_ack_delay_us(struct sock *sk)
 	return min(sk->sk_gso_max_size * 4 * USEC_PER_SEC / rate_Bps, (__u64)HYSTART_MAX_ACK_DELAY_US);
 }
 
-static __noinline int hystart_update(struct sock *sk, struct cubic *c, __u32 rtt_us)
+static __noinline int hystart_update(struct sock *sk, struct cubic *c, __u32 rtt_us, __u32 lead_us)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u64 now_us = tp->tcp_mstamp;
@@ -250,7 +250,8 @@ static __noinline int hystart_update(struct sock *sk, struct cubic *c, __u32 rtt
 		return 0;
 	if (now_us - c->last_ack_us <= HYSTART_ACK_DELTA_US) {
 		c->last_ack_us = now_us;
-		limit_us = c->min_rtt_us + hystart_ack_delay_us(sk);
+		/* a train fills the path that the ACKs go round, with copies a shorter one */
+		limit_us = c->min_rtt_us - min(c->min_rtt_us, lead_us) + hystart_ack_delay_us(sk);
 		if (sk->sk_pacing_status == SK_PACING_NONE)
 			limit_us >>= 1;
 		if (now_us - c->round_us > limit_us)
@@ -271,7 +272,7 @@ static __always_inline void cubic_pkts_acked(struct sock *sk, struct plait_sock 
 {
 	struct cubic *c = (struct cubic *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
-	__s32 sampled_us = sample->rtt_us;
+	__s32 sampled_us = sampled_rtt_us(s, sample);
 	__u32 rtt_us;
 
 	if (sampled_us < 0)
@@ -282,7 +283,7 @@ static __always_inline void cubic_pkts_acked(struct sock *sk, struct plait_sock 
 	if (!c->min_rtt_us || rtt_us < c->min_rtt_us)
 		c->min_rtt_us = rtt_us;
 	if (!c->found && in_slow_start(tp))
-		hystart_update(sk, c, rtt_us);
+		hystart_update(sk, c, rtt_us, s->lead_us);
 }
 
 #endif

@@ -185,11 +185,12 @@ static __always_inline void htcp_pkts_acked(struct sock *sk, struct plait_sock *
 	struct htcp *h = (struct htcp *)s->private;
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u8 state = ca_state(sk);
+	__s32 rtt_us = sampled_rtt_us(s, sample);
 
 	if (state == TCP_CA_Open)
 		h->pkts_acked = sample->pkts_acked;
-	if (sample->rtt_us > 0)
-		htcp_measure_rtt(h, sample->rtt_us, state == TCP_CA_Open);
+	if (rtt_us > 0)
+		htcp_measure_rtt(h, rtt_us, state == TCP_CA_Open);
 	if (state != TCP_CA_Open && state != TCP_CA_Disorder) {
 		h->packets = 0;
 		h->interval_us = tp->tcp_mstamp;

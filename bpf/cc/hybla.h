@@ -43,9 +43,9 @@ struct hybla {
 
 _Static_assert(sizeof(struct hybla) <= PLAIT_PRIVATE_WORDS * 8, "private state");
 
-static __always_inline void hybla_measure(const struct tcp_sock *tp, struct hybla *h)
+static __always_inline void hybla_measure(const struct tcp_sock *tp, const struct plait_sock *s, struct hybla *h)
 {
-	__u32 srtt_8ths_us = tp->srtt_us;
+	__u32 srtt_8ths_us = tp->srtt_us ? tp->srtt_us + 8 * s->lead_us : 0;
 
 	if (h->rho_8ths && (!srtt_8ths_us || (h->min_srtt_8ths_us && srtt_8ths_us >= h->min_srtt_8ths_us)))
 		return;
@@ -59,7 +59,7 @@ static __always_inline void hybla_init(struct sock *sk, struct plait_sock *s)
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 
 	h->reno = 0;
-	hybla_measure(tp, h);
+	hybla_measure(tp, s, h);
 	if (tp->delivered <= 1 && tp->snd_cwnd == TCP_INIT_CWND)
 		tp->snd_cwnd = h->rho_8ths >> 3;
 }
@@ -86,7 +86,7 @@ static __always_inline void hybla_cong_avoid(struct tcp_sock *tp, struct plait_s
 	__u32 cwnd = tp->snd_cwnd, cnt = tp->snd_cwnd_cnt, increment, fraction;
 	bool slow = in_slow_start(tp);
 
-	hybla_measure(tp, h);
+	hybla_measure(tp, s, h);
 	if (!cwnd_limited(tp))
 		return;
 	if (h->reno) {

@@ -27,6 +27,7 @@ enum {
 };
 
 struct vegas {
+	__u64 round_us;	 /* start of the round */
 	__u32 round_end; /* sequence number whose ACK ends the round */
 	__u32 samples;
 	__u32 rtt_us; /* least of this round */
@@ -39,6 +40,7 @@ _Static_assert(sizeof(struct vegas) <= PLAIT_PRIVATE_WORDS * 8, "private state")
 
 static __always_inline void vegas_round(const struct tcp_sock *tp, struct vegas *v)
 {
+	v->round_us = tp->tcp_mstamp;
 	v->round_end = tp->snd_nxt;
 	v->samples = 0;
 	v->rtt_us = VEGAS_NO_RTT_US;
@@ -71,7 +73,7 @@ static __always_inline void vegas_event(struct sock *sk, struct plait_sock *s, e
 static __always_inline void vegas_pkts_acked(struct sock *sk, struct plait_sock *s, const struct ack_sample *sample)
 {
 	struct vegas *v = (struct vegas *)s->private;
-	__s32 sampled_us = sample->rtt_us;
+	__s32 sampled_us = sampled_rtt_us(s, sample);
 	__u32 rtt_us;
 
 	if (sampled_us < 0)
@@ -115,7 +117,7 @@ static __always_inline void vegas_cong_avoid(struct tcp_sock *tp, struct plait_s
 		reno_cong_avoid(tp, acked);
 		return;
 	}
-	if ((__s32)(tp->snd_una - v->round_end) <= 0) {
+	if ((__s32)(tp->snd_una - v->round_end) <= 0 || (s->lead_us && tp->tcp_mstamp - v->round_us < srtt_us(tp) + s->lead_us)) {
 		if (in_slow_start(tp))
 			slow_start(tp, acked);
 		return;

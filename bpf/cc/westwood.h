@@ -113,7 +113,7 @@ static __noinline int westwood_ack(const struct tcp_sock *tp, struct westwood *w
 static __always_inline void westwood_pkts_acked(struct sock *sk, struct plait_sock *s, const struct ack_sample *sample)
 {
 	struct westwood *w = (struct westwood *)s->private;
-	__s32 rtt_us = sample->rtt_us;
+	__s32 rtt_us = sampled_rtt_us(s, sample);
 
 	westwood_ack(tcp_sk(sk), w);
 	if (rtt_us > 0)

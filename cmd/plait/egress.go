@@ -24,8 +24,8 @@ func newEgress() *cobra.Command {
 	return c
 }
 
-// egressCommand is a question to the daemon.
-func egressCommand(use, short string, args cobra.PositionalArgs, run func(*daemon.ControlClient, io.Writer, []string) error) *cobra.Command {
+// daemonCommand is a question to the daemon about a lever.
+func daemonCommand(use, short string, args cobra.PositionalArgs, run func(*daemon.ControlClient, io.Writer, []string) error) *cobra.Command {
 	var f controlFlags
 	c := &cobra.Command{
 		Use: use, Short: short, Args: args,
@@ -41,7 +41,7 @@ func egressCommand(use, short string, args cobra.PositionalArgs, run func(*daemo
 }
 
 func newEgressExits() *cobra.Command {
-	return egressCommand("exits", "List the exits, their routes and SIDs, and what is refused", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+	return daemonCommand("exits", "List the exits, their routes and SIDs, and what is refused", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		s, err := d.Egress()
 		if err == nil {
 			printExits(out, s)
@@ -96,7 +96,7 @@ func printRefused(out io.Writer, s daemon.EgressStatus) {
 }
 
 func newEgressSessions() *cobra.Command {
-	return egressCommand("sessions", "List the BGP sessions with the route reflectors, and what is refused of what they tell", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+	return daemonCommand("sessions", "List the BGP sessions with the route reflectors, and what is refused of what they tell", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		s, err := d.Egress()
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func newEgressSessions() *cobra.Command {
 }
 
 func newEgressRoutes() *cobra.Command {
-	return egressCommand("routes [PREFIX]", "List the routes plait has for a prefix or an address, by exit", cobra.MaximumNArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
+	return daemonCommand("routes [PREFIX]", "List the routes plait has for a prefix or an address, by exit", cobra.MaximumNArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
 		a, err := d.EgressRoutes(strings.Join(args, ""))
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func newEgressRoutes() *cobra.Command {
 }
 
 func newEgressExplain() *cobra.Command {
-	return egressCommand("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
+	return daemonCommand("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
 		e, err := d.EgressExplain(args[0])
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func newEgressExplain() *cobra.Command {
 }
 
 func newEgressPrefixes() *cobra.Command {
-	return egressCommand("prefixes", "List what the exits are worth, by client prefix: connections under a strategy against held-out ones", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+	return daemonCommand("prefixes", "List what the exits are worth, by client prefix: connections under a strategy against held-out ones", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		known, err := d.EgressPrefixes()
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func newEgressPrefixes() *cobra.Command {
 }
 
 func newEgressLog() *cobra.Command {
-	return egressCommand("log", "List the latest changes of the kernel's routing state, with their reasons", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
+	return daemonCommand("log", "List the latest changes of the kernel's routing state, with their reasons", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		entries, err := d.EgressLog()
 		for _, e := range entries {
 			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("15:04:05.000"), e.Text)

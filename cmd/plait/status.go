@@ -97,6 +97,9 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, socket
 	if s.Egress != nil {
 		fmt.Fprintln(out, exits(s.Egress))
 	}
+	if s.Ackpath != nil {
+		fmt.Fprintln(out, copies(s.Ackpath))
+	}
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "warning:", w)
 	}

@@ -40,7 +40,8 @@ func newUp() *cobra.Command {
 		Use:   "up",
 		Short: "Choose the congestion control of this host's connections",
 		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
-			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server.",
+			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server,\n" +
+			"a section ackpath acknowledgements over the quicker of several links.",
 		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
@@ -229,6 +230,9 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	fmt.Fprintf(out, "  they return to %s with plait down, or by themselves if plait dies\n", s.Default)
 	if s.Egress != nil {
 		fmt.Fprintln(out, " ", exits(s.Egress))
+	}
+	if s.Ackpath != nil {
+		fmt.Fprintln(out, " ", copies(s.Ackpath))
 	}
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "  warning:", w)

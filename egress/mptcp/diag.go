@@ -45,13 +45,14 @@ const (
 type diagSocket struct {
 	state         uint8
 	local, remote netip.AddrPort
+	bound         uint32 // to this interface; 0: to none
 	attributes    []byte
 }
 
 // dump asks for all sockets of a protocol and family in the given states, and hands each to visit.
 func dump(conn *netlink.Conn, protocol uint32, family uint8, states uint32, visit func(diagSocket) error) error {
 	request := make([]byte, 56, 64) // struct inet_diag_req_v2
-	request[0], request[1], request[2] = family, uint8(min(protocol, unix.IPPROTO_RAW)), 1<<(diagInfo-1)
+	request[0], request[1], request[2] = family, uint8(min(protocol, unix.IPPROTO_RAW)), 1<<(diagInfo-1)|1<<(diagCong-1)
 	binary.NativeEndian.PutUint32(request[4:], states)
 	if protocol > 255 {
 		e := netlink.NewAttributeEncoder()
@@ -88,6 +89,7 @@ func parseDiag(b []byte) (diagSocket, error) {
 		state:      b[1],
 		local:      netip.AddrPortFrom(diagAddr(b[0], b[8:24]), binary.BigEndian.Uint16(b[4:])),
 		remote:     netip.AddrPortFrom(diagAddr(b[0], b[24:40]), binary.BigEndian.Uint16(b[6:])),
+		bound:      binary.NativeEndian.Uint32(b[diagInterface:]),
 		attributes: b[diagMessageLen:],
 	}, nil
 }

@@ -1,0 +1,103 @@
+package ackpath
+
+import "time"
+
+const (
+	// HelloEvery is the time between two hellos over a way.
+	HelloEvery = time.Second
+	// patience is how long an answer may take: a bloated line has round trips of seconds.
+	patience = 5 * time.Second
+	// unansweredMost is after how many hellos without answer a way counts as silent. Three in a row are lost once in 5 minutes of 10 % loss each way.
+	unansweredMost = 3
+	// A way that is silent, and a flow whose copies were of no use, is tried again after firstBackoff, then after twice as long each time.
+	firstBackoff = 10 * time.Second
+	lastBackoff  = 5 * time.Minute
+	// rttWeight is the share of a new round trip in the smoothed one: a change is seen to two thirds after 4 s.
+	rttWeight = 0.25
+)
+
+// backoff is a pause that doubles.
+type backoff struct {
+	length time.Duration
+	until  time.Time
+}
+
+// begin starts the next pause.
+func (b *backoff) begin(now time.Time) {
+	b.length = min(max(2*b.length, firstBackoff), lastBackoff)
+	b.until = now.Add(b.length)
+}
+
+func (b *backoff) over(now time.Time) bool { return !now.Before(b.until) }
+
+// Way is a way to a sender: over one link of this host, to one address of the sender. It is what its hellos tell. The zero value has asked nothing.
+type Way struct {
+	asked      []question // those that may be answered yet, the oldest first
+	unanswered int        // regular hellos since the last answer
+	last       time.Time  // of the last regular hello
+	rtt        time.Duration
+	fair       bool
+	pause      backoff
+}
+
+type question struct {
+	nonce uint64
+	at    time.Time
+}
+
+// Ask says whether it is time for a hello with this nonce. A way that was silent rests.
+func (w *Way) Ask(now time.Time, nonce uint64) bool {
+	if !w.pause.over(now) || !w.last.IsZero() && now.Sub(w.last) < HelloEvery-HelloEvery/10 {
+		return false
+	}
+	if w.unanswered >= unansweredMost {
+		w.unanswered, w.rtt, w.fair, w.asked, w.last = 0, 0, false, nil, time.Time{}
+		w.pause.begin(now)
+		return false
+	}
+	w.unanswered++
+	w.last = now
+	w.Asked(now, nonce)
+	return true
+}
+
+// Asked remembers a hello, also one between those that are due.
+func (w *Way) Asked(now time.Time, nonce uint64) {
+	for len(w.asked) > 0 && now.Sub(w.asked[0].at) > patience {
+		w.asked = w.asked[1:]
+	}
+	w.asked = append(w.asked, question{nonce, now})
+}
+
+// Answered takes in an answer. It returns false if nothing with this nonce waits for one.
+func (w *Way) Answered(now time.Time, nonce uint64, fair bool) bool {
+	for i, q := range w.asked {
+		if q.nonce != nonce {
+			continue
+		}
+		rtt := max(now.Sub(q.at), time.Microsecond)
+		if w.rtt == 0 {
+			w.rtt = rtt
+		} else {
+			w.rtt += time.Duration(rttWeight * float64(rtt-w.rtt))
+		}
+		w.unanswered, w.fair, w.pause = 0, fair, backoff{}
+		w.asked = append(w.asked[:i:i], w.asked[i+1:]...)
+		return true
+	}
+	return false
+}
+
+// RTT is the smoothed round trip; 0: nothing answers.
+func (w *Way) RTT() time.Duration { return w.rtt }
+
+// Fair says whether the sender answers over this way, and that its congestion control corrects for copies.
+func (w *Way) Fair() bool { return w.rtt > 0 && w.fair }
+
+// Silent says until when nothing is asked, because nothing was answered; the zero time: it is asked.
+func (w *Way) Silent(now time.Time) time.Time {
+	if w.pause.over(now) {
+		return time.Time{}
+	}
+	return w.pause.until
+}

@@ -1,0 +1,329 @@
+package daemon
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"plait.dev/plait/ackpath"
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+)
+
+const (
+	// ackLookEvery is how often the receiver looks for subflows, unless that takes more than a fiftieth of the time.
+	ackLookEvery = 200 * time.Millisecond
+	// idleAfter is when a connection that receives nothing is left alone, and how long a way that nobody uses is kept, so that its round trip is known when the next
+	// connection begins.
+	idleAfter = time.Minute
+)
+
+// helloKey is a link with an address of this host on it, wayKey a way from there to a sender.
+type (
+	helloKey struct {
+		source netip.Addr
+		link   int
+	}
+	wayKey struct {
+		helloKey
+		server netip.Addr
+	}
+)
+
+// ackWay is a way with what is needed to use it.
+type ackWay struct {
+	ackpath.Way
+	link  ackLink
+	lacks string    // why hellos cannot be sent
+	used  time.Time // by a connection
+}
+
+// ackFlow is a subflow of a connection with more than one link.
+type ackFlow struct {
+	policy   ackpath.Flow
+	ends     mptcp.Ends
+	name     ackpath.Name
+	slow     wayKey
+	quick    wayKey // zero: there is none
+	seen     time.Time
+	asked    bool // about this flow, over the quick way
+	answers  uint64
+	told     ackpath.Told
+	sent     uint64 // copies
+	copied   *bpf.AckRoute
+	since    time.Time // it is copied
+	decision ackpath.Decision
+}
+
+// ackReceiver is the lever ackpath on a host that receives. Goroutines: run, and one for each socket of hellos.
+type ackReceiver struct {
+	kernel ackKernel
+	port   uint16
+	logf   func(format string, args ...any)
+	// What the host is asked; tests have other answers.
+	list func() ([]mptcp.Flow, error)
+	find func(mptcp.Flow) (ackLink, error)
+	open func(ackLink) (*net.UDPConn, error)
+
+	stop    chan struct{}
+	news    chan struct{} // something was answered that a decision waits for
+	running sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	mode    Mode
+	ratio   float64
+	trouble string // the last one, so that it is told once
+	sockets map[helloKey]*net.UDPConn
+	ways    map[wayKey]*ackWay
+	flows   map[bpf.FlowKey]*ackFlow
+	ended   uint64 // copies of flows that are over
+}
+
+func newAckReceiver(k ackKernel, port uint16, logf func(string, ...any)) *ackReceiver {
+	return &ackReceiver{kernel: k, port: port, logf: logf, list: mptcp.Flows, find: linkOf, open: openHello,
+		stop: make(chan struct{}), news: make(chan struct{}, 1), mode: Off,
+		sockets: map[helloKey]*net.UDPConn{}, ways: map[wayKey]*ackWay{}, flows: map[bpf.FlowKey]*ackFlow{}}
+}
+
+func flowKey(e mptcp.Ends) bpf.FlowKey {
+	return bpf.FlowKey{Local: e.Local.Addr().As16(), Remote: e.Remote.Addr().As16(), LocalPort: e.Local.Port(), RemotePort: e.Remote.Port()}
+}
+
+// say tells of a trouble, once for as long as it lasts. The caller has r.mu.
+func (r *ackReceiver) say(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != r.trouble && text != "" {
+		r.logf("%s", text)
+	}
+	r.trouble = text
+}
+
+// placed is a subflow with its way to the sender.
+type placed struct {
+	mptcp.Flow
+	way wayKey
+}
+
+// way finds or makes a way. The caller has r.mu.
+func (r *ackReceiver) way(now time.Time, l ackLink, server netip.Addr) wayKey {
+	k := wayKey{helloKey{l.source, l.index}, server}
+	w := r.ways[k]
+	if w == nil {
+		w = &ackWay{}
+		r.ways[k] = w
+	}
+	w.link, w.used = l, now
+	return k
+}
+
+// place finds the links of the subflows of connections that received something lately, and returns the connections with more than one.
+func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]placed {
+	type route struct {
+		ends  [2]netip.Addr
+		bound uint32
+	}
+	type about struct {
+		subflows int
+		receives bool
+	}
+	links, connections := map[route]*ackLink{}, map[uint32][]placed{}
+	known, several := map[uint32]about{}, map[uint32]bool{}
+	for _, f := range flows {
+		a := known[f.Token]
+		known[f.Token] = about{a.subflows + 1, a.receives || f.Quiet < idleAfter}
+	}
+	for _, f := range flows {
+		if a := known[f.Token]; a.subflows < 2 || !a.receives {
+			continue
+		}
+		e := f.Ends()
+		k := route{[2]netip.Addr{e.Local.Addr(), e.Remote.Addr()}, f.Interface}
+		l, found := links[k]
+		if !found {
+			if one, err := r.find(f); err == nil { // else its packets have no way either
+				l = &one
+			}
+			links[k] = l
+		}
+		if l == nil {
+			continue
+		}
+		others := connections[f.Token]
+		several[f.Token] = several[f.Token] || len(others) > 0 && others[0].way.link != l.index
+		connections[f.Token] = append(others, placed{f, r.way(now, *l, e.Remote.Addr())})
+	}
+	maps.DeleteFunc(connections, func(token uint32, _ []placed) bool { return !several[token] })
+	return connections
+}
+
+// quickest picks the way whose link is another and whose round trip is the shortest. One that is in use is kept.
+func (r *ackReceiver) quickest(f *ackFlow, all []placed) (best wayKey) {
+	for _, p := range all {
+		w, b := r.ways[p.way], r.ways[best]
+		switch {
+		case p.way.link == f.slow.link:
+		case f.copied != nil && p.way == f.quick:
+			return p.way
+		case b == nil || w.RTT() > 0 && (b.RTT() == 0 || w.RTT() < b.RTT()):
+			best = p.way
+		}
+	}
+	return best
+}
+
+// decide has the policy decide for each subflow of a connection.
+func (r *ackReceiver) decide(now time.Time, all []placed) {
+	var token uint32
+	for _, p := range all {
+		token = max(token, p.RemoteToken) // of the subflows that joined; all that have one have the same
+	}
+	for _, p := range all {
+		ends := p.Ends()
+		key := flowKey(ends)
+		f := r.flows[key]
+		if f == nil {
+			f = &ackFlow{ends: ends}
+			r.flows[key] = f
+		}
+		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID}
+		if quick := r.quickest(f, all); quick != f.quick {
+			f.quick, f.asked = quick, false
+		}
+		slow, quick := r.ways[f.slow], r.ways[f.quick]
+		if token == 0 || quick == nil {
+			f.decision = ackpath.Decision{Because: "the sender's name for the connection is not known: the other host opened its subflows"}
+			continue
+		}
+		if f.copied != nil {
+			f.sent = r.kernel.copies(key)
+		}
+		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, SlowLink: slow.link.name, QuickLink: quick.link.name,
+			Answer: f.answers, Told: f.told, Sent: f.sent})
+		if !f.decision.Ask {
+			f.asked = false
+		}
+	}
+}
+
+// act makes the kernel do what was decided.
+func (r *ackReceiver) act(now time.Time) error {
+	watched := map[int]bool{}
+	for key, f := range r.flows {
+		if !f.decision.Copy || r.mode != On {
+			because := f.decision.Because
+			if r.mode != On {
+				because = "the mode is observe"
+			}
+			if err := r.end(key, f, because); err != nil {
+				return err
+			}
+			continue
+		}
+		watched[f.slow.link] = true
+		w, socket := r.ways[f.quick], r.sockets[f.quick.helloKey]
+		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link),
+			Token: f.name.Token, Id: f.name.ID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
+		if f.copied != nil && *f.copied == to {
+			continue
+		}
+		if err := r.kernel.copyTo(key, to); err != nil {
+			return err
+		}
+		if f.copied == nil {
+			f.since = now
+			r.logf("copy the ACKs of %v-%v, which come over %s, over %s: %s", f.ends.Local, f.ends.Remote, r.ways[f.slow].link.name, w.link.name, f.decision.Because)
+		}
+		f.copied = &to
+	}
+	return r.kernel.watchSent(watched)
+}
+
+// end ends the copies of a flow, if there are any.
+func (r *ackReceiver) end(key bpf.FlowKey, f *ackFlow, because string) error {
+	if f.copied == nil {
+		return nil
+	}
+	f.sent = r.kernel.copies(key)
+	if err := r.kernel.stopCopying(key); err != nil {
+		return err
+	}
+	r.logf("ACKs of %v-%v are copied no more, after %d: %s", f.ends.Local, f.ends.Remote, f.sent, because)
+	f.copied, f.since = nil, time.Time{}
+	return nil
+}
+
+// forget removes what is not there any more.
+func (r *ackReceiver) forget(now time.Time) error {
+	for key, f := range r.flows {
+		if f.seen.Equal(now) {
+			continue
+		}
+		if err := r.end(key, f, "the subflow has ended, or nothing is received"); err != nil {
+			return err
+		}
+		r.ended += f.sent
+		delete(r.flows, key)
+	}
+	used := map[helloKey]bool{}
+	for k, w := range r.ways {
+		if now.Sub(w.used) > idleAfter {
+			delete(r.ways, k)
+			continue
+		}
+		used[k.helloKey] = true
+	}
+	for k, c := range r.sockets {
+		if !used[k] {
+			c.Close()
+			delete(r.sockets, k)
+		}
+	}
+	return nil
+}
+
+// look is what happens a few times a second, and when a sender has answered.
+func (r *ackReceiver) look(now time.Time) {
+	flows, err := r.list()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mode == Off {
+		return
+	}
+	for _, all := range r.place(now, flows) {
+		r.decide(now, all)
+	}
+	if err == nil {
+		err = r.forget(now)
+	}
+	if err == nil {
+		err = r.act(now)
+	}
+	r.greet(now)
+	r.say(err)
+}
+
+// run looks until stop is closed. News are looked at sooner, but not all the time either.
+func (r *ackReceiver) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var rested time.Time
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-r.news:
+			timer.Reset(time.Until(rested))
+		case <-timer.C:
+			began := time.Now()
+			r.look(began)
+			took := time.Since(began)
+			rested = time.Now().Add(10 * took)
+			timer.Reset(max(ackLookEvery, 50*took))
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"plait.dev/plait/ackpath"
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+)
+
+const (
+	// takenMost is how many flows copies are taken for at a time; the kernel half has as much room.
+	takenMost = 4096
+	// takenFor is how long a flow is kept after the last hello about it.
+	takenFor = 5 * time.Second
+	// hellosPerSecond are answered of one source, an address or an IPv6 /64: a NAT has many hosts behind it, and each hello lists up to 64 flows.
+	hellosPerSecond = 50
+	// sourcesMost is how many sources are remembered.
+	sourcesMost = 4096
+	// searchEvery is how often sockets are searched for a flow at most, unless that takes more than a twentieth of the time.
+	searchEvery = 50 * time.Millisecond
+	// reviewEvery is how often the sockets of flows that are taken are looked at again: their congestion control may have changed.
+	reviewEvery = 2 * time.Second
+)
+
+// takenFlow is a subflow of this host for which copies of ACKs are taken.
+type takenFlow struct {
+	key        bpf.FlowKey
+	ends       mptcp.Ends
+	from       netip.Addr // the hellos
+	until      time.Time
+	interfaces []int // its ACKs and their copies enter by
+}
+
+// ackSender is the lever ackpath on a host that sends: it answers hellos. Goroutines: two that listen (ackpath_listen.go), and expire.
+type ackSender struct {
+	kernel ackKernel
+	fair   bool
+	logf   func(format string, args ...any)
+	// What the host is asked; tests have other answers.
+	list func() ([]mptcp.Flow, error)
+	find func(mptcp.Flow) (ackLink, error)
+
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	sources map[netip.Prefix]*rate.Limiter
+	swept   time.Time // the sources
+	taken   map[ackpath.Name]*takenFlow
+	ended   bpf.AckLead // counters of those that are over
+	ignored uint64      // hellos
+	// What was found when the sockets were searched for the last time.
+	searched time.Time
+	rested   time.Time // when they may be again
+	sockets  map[ackpath.Name][]mptcp.Flow
+	peers    map[uint32]map[netip.Addr]bool // addresses of a connection's other end, by token
+}
+
+func newAckSender(k ackKernel, fair bool, logf func(string, ...any)) *ackSender {
+	return &ackSender{kernel: k, fair: fair, logf: logf, list: mptcp.Flows, find: linkOf,
+		sources: map[netip.Prefix]*rate.Limiter{}, taken: map[ackpath.Name]*takenFlow{}}
+}
+
+// admits says whether a source may be answered. Of sources that are not remembered because there are too many, none is.
+func (s *ackSender) admits(now time.Time, a netip.Addr) bool {
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	source, _ := a.Prefix(bits)
+	l := s.sources[source]
+	if l == nil && len(s.sources) >= sourcesMost && now.Sub(s.swept) > time.Second {
+		s.swept = now
+		for k, l := range s.sources {
+			if l.TokensAt(now) >= hellosPerSecond {
+				delete(s.sources, k)
+			}
+		}
+	}
+	if l == nil {
+		if len(s.sources) >= sourcesMost {
+			return false
+		}
+		l = rate.NewLimiter(hellosPerSecond, hellosPerSecond)
+		s.sources[source] = l
+	}
+	return l.AllowN(now, 1)
+}
+
+// search looks at this host's sockets, unless it did lately.
+func (s *ackSender) search(now time.Time) {
+	if now.Before(s.rested) {
+		return
+	}
+	began := time.Now()
+	flows, err := s.list()
+	s.searched = now
+	s.rested = now.Add(max(searchEvery, 20*time.Since(began)))
+	if err != nil {
+		s.logf("%v", err)
+		return
+	}
+	s.sockets, s.peers = map[ackpath.Name][]mptcp.Flow{}, map[uint32]map[netip.Addr]bool{}
+	for _, f := range flows {
+		n := ackpath.Name{Token: f.Token, ID: f.RemoteID}
+		s.sockets[n] = append(s.sockets[n], f)
+		if s.peers[f.Token] == nil {
+			s.peers[f.Token] = map[netip.Addr]bool{}
+		}
+		s.peers[f.Token][f.Remote.Addr().Unmap()] = true
+	}
+}
+
+// state says what there is to say of a flow from what was found last. from has the hello: that it is an address of the connection keeps others away.
+func (s *ackSender) state(n ackpath.Name, from netip.Addr) ackpath.State {
+	found := s.sockets[n]
+	switch {
+	case len(found) == 0 || !s.peers[n.Token][from]:
+		return ackpath.Unknown
+	case len(found) > 1:
+		return ackpath.Ambiguous
+	case found[0].Congestion != bpf.Name:
+		return ackpath.Unmanaged
+	}
+	return ackpath.Known
+}
+
+// take takes copies for a flow from now on, or goes on to. link is where the hello came in.
+func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link int) ackpath.State {
+	t := s.taken[n]
+	if t == nil || t.from != from || now.Sub(s.searched) > reviewEvery {
+		s.search(now)
+	}
+	if state := s.state(n, from); state != ackpath.Known {
+		return state
+	}
+	f := s.sockets[n][0]
+	if key := flowKey(f.Ends()); t == nil || t.key != key {
+		if len(s.taken) >= takenMost {
+			return ackpath.Full
+		}
+		if t != nil {
+			s.drop(n, "another subflow has its name now")
+		}
+		t = &takenFlow{key: key, ends: f.Ends()}
+		if err := s.kernel.take(n, key); err != nil {
+			s.logf("%v", err)
+			return ackpath.Full
+		}
+		s.taken[n] = t
+		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
+	}
+	t.from, t.until, t.interfaces = from, now.Add(takenFor), []int{link}
+	if l, err := s.find(f); err == nil {
+		t.interfaces = append(t.interfaces, l.index)
+	}
+	return ackpath.Known
+}
+
+// drop ends the taking of copies for a flow.
+func (s *ackSender) drop(n ackpath.Name, because string) {
+	t := s.taken[n]
+	l, _ := s.kernel.lead(t.key) // what cannot be read is not counted
+	s.ended.Copies += l.Copies
+	s.ended.Late += l.Late
+	if err := s.kernel.drop(n, t.key); err != nil {
+		s.logf("%v", err)
+	}
+	delete(s.taken, n)
+	s.logf("copies of the ACKs of %v-%v are taken no more, after %d: %s", t.ends.Local, t.ends.Remote, l.Copies, because)
+}
+
+// watch has the kernel look at the interfaces that are of use now.
+func (s *ackSender) watch() {
+	interfaces := map[int]bool{}
+	for _, t := range s.taken {
+		for _, i := range t.interfaces {
+			interfaces[i] = true
+		}
+	}
+	if err := s.kernel.watchHeard(interfaces); err != nil {
+		s.logf("%v", err)
+	}
+}
+
+// answer answers a hello that came in at a link, or returns nil if it is none, or one too many.
+func (s *ackSender) answer(now time.Time, from netip.Addr, link int, b []byte) []byte {
+	h, err := ackpath.ParseHello(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || !s.admits(now, from) {
+		s.ignored++
+		return nil
+	}
+	a := ackpath.Answer{Nonce: h.Nonce, Fair: s.fair}
+	for _, n := range h.Flows {
+		told := ackpath.Told{Name: n, State: s.take(now, n, from, link)}
+		if t := s.taken[n]; t != nil && told.State == ackpath.Known {
+			if l, err := s.kernel.lead(t.key); err == nil {
+				told.Copies, told.Late, told.LeadUs = uint32(l.Copies), uint32(l.Late), l.LeadUs
+			}
+		} else if t != nil && t.from == from {
+			s.drop(n, told.State.String())
+		}
+		a.Flows = append(a.Flows, told)
+	}
+	if len(h.Flows) > 0 {
+		s.watch()
+	}
+	return a.Append(nil)
+}
+
+// expire drops flows of which nothing was heard for long, until ctx ends.
+func (s *ackSender) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			s.mu.Lock()
+			before := len(s.taken)
+			for n, t := range s.taken {
+				if now.After(t.until) {
+					s.drop(n, fmt.Sprintf("no hello for %v", takenFor))
+				}
+			}
+			if len(s.taken) < before {
+				s.watch()
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// close ends all, and waits for the goroutines.
+func (s *ackSender) close() error {
+	s.stop()
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := range s.taken {
+		s.drop(n, "the lever ackpath is off")
+	}
+	return errors.Join(s.kernel.watchHeard(nil))
+}

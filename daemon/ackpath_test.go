@@ -1,0 +1,320 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/ackpath"
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// fakeAcks is a kernel that keeps what it is told.
+type fakeAcks struct {
+	routes      map[bpf.FlowKey]bpf.AckRoute
+	names       map[ackpath.Name]bpf.FlowKey
+	leads       map[bpf.FlowKey]bpf.AckLead
+	sent, heard map[int]bool
+}
+
+func newFakeAcks() *fakeAcks {
+	return &fakeAcks{routes: map[bpf.FlowKey]bpf.AckRoute{}, names: map[ackpath.Name]bpf.FlowKey{}, leads: map[bpf.FlowKey]bpf.AckLead{}}
+}
+
+func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error { k.routes[flow] = to; return nil }
+func (k *fakeAcks) copies(flow bpf.FlowKey) uint64                 { return k.routes[flow].Copies }
+func (k *fakeAcks) stopCopying(flow bpf.FlowKey) error             { delete(k.routes, flow); return nil }
+func (k *fakeAcks) watchSent(i map[int]bool) error                 { k.sent = i; return nil }
+func (k *fakeAcks) watchHeard(i map[int]bool) error                { k.heard = i; return nil }
+func (k *fakeAcks) Close() error                                   { return nil }
+
+func (k *fakeAcks) take(n ackpath.Name, flow bpf.FlowKey) error {
+	k.names[n], k.leads[flow] = flow, bpf.AckLead{}
+	return nil
+}
+
+func (k *fakeAcks) drop(n ackpath.Name, flow bpf.FlowKey) error {
+	delete(k.names, n)
+	delete(k.leads, flow)
+	return nil
+}
+
+func (k *fakeAcks) lead(flow bpf.FlowKey) (bpf.AckLead, error) {
+	l, ok := k.leads[flow]
+	if !ok {
+		return l, errors.New("none")
+	}
+	return l, nil
+}
+
+// said keeps a log.
+type said struct{ strings.Builder }
+
+func (s *said) logf(format string, args ...any) { fmt.Fprintf(s, format+"\n", args...) }
+
+// subflow is one of connection 7 here, 9 at the other end.
+func subflow(local, remote string, id uint8, congestion string) mptcp.Flow {
+	return mptcp.Flow{Subflow: mptcp.Subflow{Local: netip.MustParseAddrPort(local), Remote: netip.MustParseAddrPort(remote), LocalID: id},
+		Token: 7, RemoteToken: 9, RemoteID: id, Congestion: congestion}
+}
+
+// A sender takes copies for a flow it has, of which one of the connection's addresses asks, whose socket is plait's, and of which there is one; and drops it.
+func TestAckSender(t *testing.T) {
+	k, log := newFakeAcks(), &said{}
+	s := newAckSender(k, true, log.logf)
+	flows := []mptcp.Flow{
+		subflow("192.0.2.1:443", "198.51.100.7:5000", 0, "plait"),
+		subflow("[::ffff:192.0.2.1]:443", "[::ffff:203.0.113.7]:5001", 1, "cubic"),
+		subflow("192.0.2.1:443", "203.0.113.7:5002", 2, "plait"), subflow("192.0.2.1:444", "203.0.113.7:5003", 2, "plait"),
+	}
+	searches := 0
+	s.list = func() ([]mptcp.Flow, error) { searches++; return flows, nil }
+	s.find = func(mptcp.Flow) (ackLink, error) { return ackLink{index: 4}, nil }
+	now := time.Unix(1000, 0)
+	quick, stranger := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.8")
+	ask := func(from netip.Addr, names ...ackpath.Name) ackpath.Answer {
+		t.Helper()
+		now = now.Add(time.Second)
+		question := ackpath.Hello{Nonce: 5, Flows: names}.Append(nil)
+		b := s.answer(now, from, 3, question)
+		a, err := ackpath.ParseAnswer(b)
+		if err != nil || len(b) > len(question) || a.Nonce != 5 || !a.Fair {
+			t.Fatalf("answer %+v, %v, of %d bytes to %d", a, err, len(b), len(question))
+		}
+		return a
+	}
+	name := func(id uint8) ackpath.Name { return ackpath.Name{Token: 7, ID: id} }
+	for _, c := range []struct {
+		from netip.Addr
+		name ackpath.Name
+		want ackpath.State
+	}{
+		{quick, name(0), ackpath.Known}, {quick, name(1), ackpath.Unmanaged}, {quick, name(2), ackpath.Ambiguous}, {quick, name(3), ackpath.Unknown},
+		{quick, ackpath.Name{Token: 8}, ackpath.Unknown}, {stranger, name(0), ackpath.Unknown},
+	} {
+		if a := ask(c.from, c.name); a.Flows[0].State != c.want {
+			t.Errorf("%v asks about %+v: %v, want %v", c.from, c.name, a.Flows[0].State, c.want)
+		}
+	}
+	key := flowKey(flows[0].Ends())
+	if len(k.names) != 1 || k.names[name(0)] != key || !maps.Equal(k.heard, map[int]bool{3: true, 4: true}) {
+		t.Errorf("the kernel has %v at interfaces %v, want the first flow at those of its hellos and its ACKs", k.names, k.heard)
+	}
+	k.leads[key] = bpf.AckLead{Copies: 10, Late: 2, LeadUs: 90_000}
+	if got, want := ask(quick, name(0)).Flows[0], (ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10, Late: 2, LeadUs: 90_000}); got != want {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+	before := searches
+	for range 10 {
+		s.answer(now, quick, 3, ackpath.Hello{Flows: []ackpath.Name{name(3)}}.Append(nil))
+	}
+	if searches > before+1 {
+		t.Errorf("%d searches of all sockets at one moment", searches-before)
+	}
+	flows[0].Congestion = "cubic" // given back
+	now = now.Add(reviewEvery)
+	if a := ask(quick, name(0)); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
+		t.Errorf("a socket that was given back: %v, the kernel has %v at %v", a.Flows[0].State, k.names, k.heard)
+	}
+	if !strings.Contains(log.String(), "are taken no more, after 10") {
+		t.Errorf("the log is %q", log.String())
+	}
+}
+
+// One source is not answered more often than it may, others are; what is no hello is not answered at all.
+func TestAckSenderRate(t *testing.T) {
+	s := newAckSender(newFakeAcks(), true, (&said{}).logf)
+	now := time.Unix(1000, 0)
+	hello := ackpath.Hello{Nonce: 5}.Append(nil)
+	answered := func(from string) bool { return s.answer(now, netip.MustParseAddr(from), 3, hello) != nil }
+	n := 0
+	for i := range 10 * hellosPerSecond {
+		if answered(fmt.Sprintf("2001:db8::%x", i)) {
+			n++
+		}
+	}
+	if n != hellosPerSecond || !answered("2001:db8:0:1::1") || !answered("192.0.2.1") {
+		t.Errorf("%d hellos of one /64 answered at a moment, want %d, and others still", n, hellosPerSecond)
+	}
+	for i := range 2 * sourcesMost {
+		answered(fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
+	}
+	if len(s.sources) > sourcesMost {
+		t.Errorf("%d sources are remembered, want at most %d", len(s.sources), sourcesMost)
+	}
+	now = now.Add(2 * time.Second)
+	if !answered("192.0.2.99") {
+		t.Error("a new source is not answered when the others are quiet")
+	}
+	if s.answer(now, netip.MustParseAddr("192.0.2.1"), 3, []byte("hello")) != nil {
+		t.Error("what is no hello was answered")
+	}
+}
+
+// loopbackWay answers hellos on loopback, as a sender with so many ways.
+type loopbackWay struct {
+	*net.UDPConn
+	state ackpath.State
+	fair  bool
+}
+
+// ackRig is a receiver with two links, whose sender answers on loopback; the slow link's round trip is what the policy is told.
+func newAckRig(t *testing.T) (r *ackReceiver, k *fakeAcks, sender *loopbackWay, flows *[]mptcp.Flow, log *said) {
+	t.Helper()
+	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	sender = &loopbackWay{c, ackpath.Known, true}
+	k, log = newFakeAcks(), &said{}
+	r = newAckReceiver(k, c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), log.logf)
+	flows = &[]mptcp.Flow{subflow("10.0.0.1:1000", "127.0.0.1:443", 0, "cubic"), subflow("10.0.1.1:1001", "127.0.0.1:443", 1, "cubic")}
+	r.list = func() ([]mptcp.Flow, error) { return slices.Clone(*flows), nil }
+	r.find = func(f mptcp.Flow) (ackLink, error) {
+		a := f.Ends().Local.Addr()
+		i := int(a.As4()[2]) + 2
+		return ackLink{i, fmt.Sprint("link", i), a, netip.MustParseAddr("10.0.0.254")}, nil
+	}
+	r.open = func(ackLink) (*net.UDPConn, error) {
+		return net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	}
+	r.set(On, ackpath.DefaultRatio)
+	t.Cleanup(func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, k, sender, flows, log
+}
+
+// reply answers one hello of each socket that asked, the slow link's after a while, and waits until the receiver has heard it.
+func (s *loopbackWay) reply(t *testing.T, r *ackReceiver, hellos int) (asked []ackpath.Name) {
+	t.Helper()
+	b := make([]byte, 2048)
+	for range hellos {
+		_ = s.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, from, err := s.ReadFromUDPAddrPort(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := ackpath.ParseHello(b[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := ackpath.Answer{Nonce: h.Nonce, Fair: s.fair}
+		for _, n := range h.Flows {
+			a.Flows = append(a.Flows, ackpath.Told{Name: n, State: s.state})
+		}
+		asked = append(asked, h.Flows...)
+		r.mu.Lock()
+		var way *ackWay
+		for k, c := range r.sockets {
+			if c.LocalAddr().(*net.UDPAddr).AddrPort() == from {
+				way = r.ways[wayKey{k, netip.MustParseAddr("127.0.0.1")}]
+			}
+		}
+		if way.link.index == 2 && way.RTT() == 0 { // as if the hello had left long ago
+			way.Way = ackpath.Way{}
+			way.Ask(time.Now().Add(-3*time.Second), h.Nonce)
+		}
+		before := way.Way
+		r.mu.Unlock()
+		if _, err := s.WriteToUDPAddrPort(a.Append(nil), from); err != nil {
+			t.Fatal(err)
+		}
+		for heard := false; !heard; time.Sleep(time.Millisecond) {
+			r.mu.Lock()
+			heard = before.Silent(time.Now()).IsZero() && fmt.Sprint(before) != fmt.Sprint(way.Way)
+			r.mu.Unlock()
+		}
+	}
+	return asked
+}
+
+// From the first hello to the last copy.
+func TestAckReceiver(t *testing.T) {
+	r, k, sender, flows, log := newAckRig(t)
+	r.look(time.Now())
+	if asked := sender.reply(t, r, 2); len(asked) != 0 {
+		t.Errorf("asked about %v before a round trip is known", asked)
+	}
+	r.look(time.Now())
+	slow := ackpath.Name{Token: 9, ID: 0}
+	if asked := sender.reply(t, r, 1); !slices.Equal(asked, []ackpath.Name{slow}) || len(k.routes) != 0 {
+		t.Errorf("asked about %v, want the slow subflow alone; copied are %v, want none before the sender agrees", asked, k.routes)
+	}
+	r.look(time.Now())
+	key := flowKey((*flows)[0].Ends())
+	want := bpf.AckRoute{Source: netip.MustParseAddr("10.0.1.1").As16(), Destination: netip.MustParseAddr("127.0.0.1").As16(), NextHop: netip.MustParseAddr("10.0.0.254").As16(),
+		Ifindex: 3, Token: 9, DestinationPort: r.port, SourcePort: k.routes[key].SourcePort}
+	if len(k.routes) != 1 || k.routes[key] != want || want.SourcePort == 0 || !maps.Equal(k.sent, map[int]bool{2: true}) {
+		t.Fatalf("copied are %+v at interfaces %v, want %+v at 2", k.routes, k.sent, want)
+	}
+	var s AckpathStatus
+	r.status(&s, time.Now())
+	if len(s.Flows) != 2 || s.Flows[0].Over != "link3" || s.Flows[0].Copied.IsZero() || !s.Flows[1].Copied.IsZero() || !strings.Contains(s.Flows[1].Because, "less than") {
+		t.Errorf("status %+v", s.Flows)
+	}
+	r.set(Observe, ackpath.DefaultRatio)
+	r.look(time.Now())
+	if len(k.routes)+len(k.sent) != 0 {
+		t.Errorf("in mode observe copied are %v", k.routes)
+	}
+	r.set(On, ackpath.DefaultRatio)
+	r.look(time.Now())
+	if len(k.routes) != 1 {
+		t.Error("not copied after mode on came back")
+	}
+	*flows = (*flows)[:1]
+	r.look(time.Now())
+	if len(k.routes)+len(k.sent) != 0 || !strings.Contains(log.String(), "has ended") {
+		t.Errorf("when a single subflow is left, copied are %v; the log is %q", k.routes, log.String())
+	}
+}
+
+// Connections that receive nothing, or whose subflows leave by one link, are left alone: not a hello.
+func TestAckReceiverLeavesAlone(t *testing.T) {
+	for name, change := range map[string]func([]mptcp.Flow){
+		"quiet": func(f []mptcp.Flow) { f[0].Quiet, f[1].Quiet = idleAfter, idleAfter },
+		"one link": func(f []mptcp.Flow) {
+			f[1].Local = netip.MustParseAddrPort("10.0.0.2:1001")
+		},
+		"two connections": func(f []mptcp.Flow) { f[1].Token = 8 },
+	} {
+		r, _, _, flows, _ := newAckRig(t)
+		change(*flows)
+		r.look(time.Now())
+		if len(r.flows) > 0 || len(r.sockets) > 0 {
+			t.Errorf("%s: %d flows and %d sockets", name, len(r.flows), len(r.sockets))
+		}
+	}
+}
+
+func TestAckpathExplain(t *testing.T) {
+	at := netip.MustParseAddrPort
+	s := AckpathStatus{
+		Flows: []AckFlowStatus{{Token: 1, Local: at("10.0.0.1:1"), Remote: at("192.0.2.1:443")}, {Token: 1, Local: at("10.0.1.1:2"), Remote: at("192.0.2.2:443")},
+			{Token: 2, Local: at("10.0.0.1:3"), Remote: at("192.0.2.9:443")}},
+		Ways:  []AckWayStatus{{Server: netip.MustParseAddr("192.0.2.1")}, {Server: netip.MustParseAddr("192.0.2.2")}, {Server: netip.MustParseAddr("192.0.2.9")}},
+		Taken: []TakenStatus{{Local: at("192.0.2.7:443"), Remote: at("198.51.100.1:5")}},
+	}
+	for of, want := range map[string][3]int{"192.0.2.1": {2, 2, 0}, "10.0.0.1:3": {1, 1, 0}, "192.0.2.2:443-10.0.1.1:2": {2, 2, 0}, "198.51.100.1": {0, 0, 1}} {
+		copied := s
+		copied.Flows, copied.Ways, copied.Taken = slices.Clone(s.Flows), slices.Clone(s.Ways), slices.Clone(s.Taken)
+		e, err := copied.explain(of)
+		if got := [3]int{len(e.Flows), len(e.Ways), len(e.Taken)}; err != nil || got != want {
+			t.Errorf("explain %s: %v flows, ways, taken, %v; want %v", of, got, err, want)
+		}
+	}
+	if _, err := s.explain("nobody"); err == nil || !strings.Contains(err.Error(), "expected the address") {
+		t.Errorf("explain nobody: %v", err)
+	}
+}
