@@ -22,6 +22,18 @@ type ackLink struct {
 	source, nextHop netip.Addr
 }
 
+// routeGet asks for the route to an address.
+func routeGet(to netip.Addr, o netlink.RouteGetOptions) (netlink.Route, error) {
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &o)
+	if err == nil && (len(routes) != 1 || routes[0].Type != unix.RTN_UNICAST) {
+		err = errors.New("no way out of this host")
+	}
+	if err != nil {
+		return netlink.Route{}, err
+	}
+	return routes[0], nil
+}
+
 // linkOf asks the kernel's routing for the link of a subflow: with its source address, and the interface its socket is bound to, if it is.
 func linkOf(f mptcp.Flow) (l ackLink, err error) {
 	ends := f.Ends()
@@ -30,14 +42,14 @@ func linkOf(f mptcp.Flow) (l ackLink, err error) {
 	failed := func(err error) (ackLink, error) {
 		return l, fmt.Errorf("find the link from %v to %v: %w", l.source, to, err)
 	}
-	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: l.source.AsSlice(), OifIndex: int(f.Interface)})
+	bound := int(f.Interface)
+	r, err := routeGet(to, netlink.RouteGetOptions{SrcAddr: l.source.AsSlice(), OifIndex: bound})
+	if bound != 0 && (err != nil || r.LinkIndex != bound) { // of IPv6 the kernel keeps to the interface only without a source
+		r, err = routeGet(to, netlink.RouteGetOptions{OifIndex: bound})
+	}
 	if err != nil {
 		return failed(err)
 	}
-	if len(routes) != 1 || routes[0].Type != unix.RTN_UNICAST {
-		return failed(errors.New("no way out of this host"))
-	}
-	r := routes[0]
 	if r.Encap != nil || r.Via != nil {
 		return failed(errors.New("the route has an encapsulation, or a next hop of the other family, which copies do not follow"))
 	}

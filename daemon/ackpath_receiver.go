@@ -106,7 +106,8 @@ func (r *ackReceiver) say(err error) {
 // placed is a subflow with its way to the sender.
 type placed struct {
 	mptcp.Flow
-	way wayKey
+	link *ackLink
+	way  wayKey
 }
 
 // way finds or makes a way. The caller has r.mu.
@@ -154,10 +155,15 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 			continue
 		}
 		others := connections[f.Token]
-		several[f.Token] = several[f.Token] || len(others) > 0 && others[0].way.link != l.index
-		connections[f.Token] = append(others, placed{f, r.way(now, *l, e.Remote.Addr())})
+		several[f.Token] = several[f.Token] || len(others) > 0 && others[0].link.index != l.index
+		connections[f.Token] = append(others, placed{Flow: f, link: l})
 	}
 	maps.DeleteFunc(connections, func(token uint32, _ []placed) bool { return !several[token] })
+	for _, all := range connections {
+		for i, p := range all {
+			all[i].way = r.way(now, *p.link, p.Ends().Remote.Addr())
+		}
+	}
 	return connections
 }
 

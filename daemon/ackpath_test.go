@@ -248,7 +248,7 @@ func TestAckReceiver(t *testing.T) {
 	}
 	r.look(time.Now())
 	slow := ackpath.Name{Token: 9, ID: 0}
-	if asked := sender.reply(t, r, 1); !slices.Equal(asked, []ackpath.Name{slow}) || len(k.routes) != 0 {
+	if asked := sender.reply(t, r, 2); !slices.Equal(asked, []ackpath.Name{slow}) || len(k.routes) != 0 {
 		t.Errorf("asked about %v, want the slow subflow alone; copied are %v, want none before the sender agrees", asked, k.routes)
 	}
 	r.look(time.Now())
