@@ -86,7 +86,7 @@ func (x *exits) ask() {
 			if h.answered == 0 && h.stalled >= witnesses && err == nil {
 				x.setAside(prefix, a.exit, h.stalled)
 			}
-			if h.answered > 0 || h.stalled >= witnesses || err != nil { // the kernel half is gone
+			if err != nil || h.answered > 0 || h.stalled >= witnesses { // after an error there is nobody left to ask
 				x.mu.Lock()
 				delete(x.asking, prefix)
 				x.mu.Unlock()
