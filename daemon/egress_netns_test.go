@@ -244,6 +244,9 @@ func (s *contentServer) installed() {
 	s.has(true, plaitsRoutes, "2001:db8:d::/48 nhid .* 2001:db8:f2:1:: .* table 11201 ")
 	s.has(true, plaitsRoutes, "2001:db8:c::/48 via "+hopAddress+" dev e0 .*metric 4112")
 	s.has(true, "ip sr tunsrc show", "tunsrc addr "+serverAddress)
+	for _, exit := range []string{"a", "b"} { // the kernel adds these on its own time
+		s.has(true, "ip -6 route show table local", "local 2001:db8:1::"+exit+" ")
+	}
 }
 
 // Mode observe hears everything and changes nothing.
