@@ -9,7 +9,7 @@ import (
 
 // BenchmarkLoopback is one path; BenchmarkPlainTLS is the same without stripe, to compare.
 func BenchmarkLoopback(b *testing.B) {
-	for _, over := range []Carrier{TCP, QUIC} {
+	for _, over := range carriersHere() {
 		b.Run(string(over), func(b *testing.B) {
 			near, far := both(b, over)
 			pour(b, near, far)

@@ -17,22 +17,26 @@ type Carrier string
 const (
 	TCP  Carrier = "tcp"  // TLS 1.3 over TCP, the default: the kernel's own, passes nearly every network
 	QUIC Carrier = "quic" // QUIC (RFC 9000) over UDP
+	SCTP Carrier = "sctp" // TLS 1.3 over SCTP (RFC 9260), if the kernel has it: between hosts without NAT between them
 )
 
-var carriers = map[Carrier]carrier{"": tcpCarrier{}, TCP: tcpCarrier{}, QUIC: quicCarrier{}}
+var carriers = map[Carrier]carrier{"": tcpCarrier{}, TCP: tcpCarrier{}, QUIC: quicCarrier{}, SCTP: sctpCarrier{}}
 
 // Validate reports a carrier that does not exist.
 func (c Carrier) Validate() error {
 	if carriers[c] == nil {
-		return fmt.Errorf("carrier %q: use %s or %s", string(c), TCP, QUIC)
+		return fmt.Errorf("carrier %q: use %s, %s or %s", string(c), TCP, QUIC, SCTP)
 	}
 	return nil
 }
 
 // Network is what firewalls call the packets of a carrier.
 func (c Carrier) Network() string {
-	if c == QUIC {
+	switch c {
+	case QUIC:
 		return "UDP"
+	case SCTP:
+		return "SCTP"
 	}
 	return "TCP"
 }

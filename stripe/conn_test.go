@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +18,24 @@ import (
 
 // overEach runs a test over every carrier this kernel has.
 func overEach(t *testing.T, test func(t *testing.T, over Carrier)) {
-	for _, over := range []Carrier{TCP, QUIC} {
+	for _, over := range carriersHere() {
 		t.Run(string(over), func(t *testing.T) { test(t, over) })
+	}
+}
+
+// carriersHere are those this kernel has; TestKernelHasSCTP tells if one is missing.
+func carriersHere() []Carrier {
+	f, err := sctpSocket(netip.IPv4Unspecified())
+	if err != nil {
+		return []Carrier{TCP, QUIC}
+	}
+	f.Close()
+	return []Carrier{TCP, QUIC, SCTP}
+}
+
+func TestKernelHasSCTP(t *testing.T) {
+	if !slices.Contains(carriersHere(), SCTP) {
+		t.Skip("this kernel has no SCTP, so no test runs over it; as root: modprobe sctp")
 	}
 }
 

@@ -63,7 +63,13 @@ func (g *gather) flush() error {
 	return err
 }
 
-func newTCPWire(conn *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error) {
+// kernelConn is a connection of the kernel.
+type kernelConn interface {
+	net.Conn
+	syscall.Conn
+}
+
+func newTCPWire(conn kernelConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error) {
 	sys, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -136,7 +142,7 @@ func (tcpCarrier) dial(ctx context.Context, from source, to netip.AddrPort, conf
 }
 
 // openTCP does the handshake.
-func openTCP(ctx context.Context, conn *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*opened, error) {
+func openTCP(ctx context.Context, conn kernelConn, wrap func(net.Conn) *tls.Conn) (*opened, error) {
 	start := time.Now()
 	w, err := newTCPWire(conn, wrap)
 	if err == nil {

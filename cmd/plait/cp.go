@@ -26,7 +26,7 @@ func (f *farFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.ssh, "rsh", "e", "ssh", "ssh command and its options, separated by spaces")
 	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
 	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
-	c.Flags().StringVar(&f.carrier, "carrier", "", "what goes over each link: tcp (TLS over TCP) or quic (over UDP) (default tcp)")
+	c.Flags().StringVar(&f.carrier, "carrier", "", "what goes over each link: tcp (TLS over TCP), quic (over UDP) or sctp (TLS over SCTP) (default tcp)")
 }
 
 func (f *farFlags) options() (o ssh.Options, err error) {
