@@ -175,8 +175,9 @@ func TestDelayOfAStream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimSession(t, c.paths...)
 				defer s.close()
-				const block, blocks = 5000, 2000
-				every := time.Duration(block * 8 / (c.mbps * 1e6) * 1e9)
+				const blocks = 1000
+				const every = 10 * time.Millisecond
+				block := int(c.mbps * 1e6 / 8 * every.Seconds())
 				if c.fail {
 					time.AfterFunc(blocks/2*every, func() { s.wires[0].freeze() })
 				}
