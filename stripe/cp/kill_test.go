@@ -18,50 +18,48 @@ import (
 	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
+	"plait.dev/plait/stripe/ssh/sshtest"
 )
 
 // The test binary is also the near side of a copy, ssh, and what ssh starts, each a process that can be killed.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == "-G":
+	if os.Getenv("CP_TEST_NEAR") == "" || len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "-") {
+		sshtest.Main(m, farSide)
+		return
+	}
+	job, err := Parse(os.Args[1:])
+	if err == nil {
+		job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+		err = job.Run(context.Background(), &JSON{Out: os.Stdout})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "near:", err)
 		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == "-T":
-		pid, err := os.Create(os.Getenv("CP_TEST_PID"))
-		if err == nil {
-			err = syscall.Flock(int(pid.Fd()), syscall.LOCK_SH) // until this process has ended
-		}
-		if err == nil {
-			_, err = fmt.Fprint(pid, os.Getpid())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "far:", err)
-			os.Exit(1)
-		}
-		err = ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
-			defer c.Close()
-			return Serve(c)
-		}})
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "far:", err)
-			os.Exit(1)
-		}
-	case os.Getenv("CP_TEST_NEAR") != "":
-		job, err := Parse(os.Args[1:])
-		if err == nil {
-			job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
-			err = job.Run(context.Background(), &JSON{Out: os.Stdout})
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "near:", err)
-			os.Exit(1)
-		}
-	default:
-		os.Exit(m.Run())
 	}
 }
 
+// farSide says who it is, in a file that is locked until this process has ended.
+func farSide() ssh.Handler {
+	pid, err := os.Create(os.Getenv("CP_TEST_PID"))
+	if err == nil {
+		err = syscall.Flock(int(pid.Fd()), syscall.LOCK_SH)
+	}
+	if err == nil {
+		_, err = fmt.Fprint(pid, os.Getpid())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "far:", err)
+		os.Exit(1)
+	}
+	return ssh.Handler{One: func(c *stripe.Conn, _ string) error {
+		defer pid.Close()
+		defer c.Close()
+		return Serve(c)
+	}}
+}
+
 // near makes the process of the near side.
-func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
+func near(t testing.TB, args ...string) (cmd *exec.Cmd, farPid func() int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
