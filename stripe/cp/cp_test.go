@@ -397,8 +397,7 @@ func TestPartOfAnother(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, partOf("file")), make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	old := &receiver{root: root}
-	part, err := old.openPart(partOf("file"), 0)
+	part, err := openPart(root, partOf("file"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type receiver struct {
 	current *incoming            // the one whose data comes
 	dirs    []entry              // whose modes and times are set at the end
 	lost    string               // the last directory that could not be made
+	asking  folder               // of the last entry
+	writing folder               // of the last file that came
 	lastID  uint64
 }
 
@@ -51,6 +53,8 @@ func runReceiver(s *stream, r request, p *Progress) error {
 		return rc.end(r.To, err)
 	}
 	defer rc.root.Close()
+	defer rc.asking.close()
+	defer rc.writing.close()
 	defer func() {
 		for _, in := range rc.open {
 			rc.drop(in, false)
@@ -273,12 +277,14 @@ func (rc *receiver) makeLink(name string, e entry) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
-	part, err := rc.openPart(partOf(in.name), 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, name, err := rc.asking.of(rc.root, in.name)
+	if err != nil {
 		return rc.refuse(in.entry, in.name, err)
 	}
-	in.part = part
-	info, err := rc.root.Lstat(in.name)
+	if in.part, err = openPart(dir, partOf(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return rc.refuse(in.entry, in.name, err)
+	}
+	info, err := dir.Lstat(name)
 	switch {
 	case err == nil && info.IsDir():
 		rc.drop(in, false)
@@ -286,7 +292,7 @@ func (rc *receiver) ask(in *incoming) error {
 	case err == nil && info.Mode().IsRegular() && info.Size() == in.Size && !rc.checksum && info.ModTime().UnixNano() == in.MTime:
 		rc.drop(in, true)
 		if info.Mode().Perm() != fs.FileMode(in.Mode) {
-			if err := rc.root.Chmod(in.name, fs.FileMode(in.Mode)); err != nil {
+			if err := dir.Chmod(name, fs.FileMode(in.Mode)); err != nil {
 				return rc.refuse(in.entry, in.name, err)
 			}
 		}
@@ -294,7 +300,7 @@ func (rc *receiver) ask(in *incoming) error {
 		return rc.s.send(msgKept, kept{in.ID, true})
 	}
 	if err == nil && rc.checksum && info.Mode().IsRegular() && info.Size() == in.Size {
-		if there, err := rc.root.Open(in.name); err == nil {
+		if there, err := dir.Open(name); err == nil {
 			in.adopt = in.keep(there) == nil && in.offset == in.Size
 			there.Close()
 		}

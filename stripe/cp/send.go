@@ -214,13 +214,19 @@ func (se *sender) runData() error {
 func (se *sender) sendFile(o offered, w want, buf []byte) error {
 	f, err := o.open()
 	if err != nil {
-		return cmp.Or(se.s.send(msgBegin, begin{ID: w.ID}), se.abandon(o, err))
+		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
+			return err
+		}
+		return se.abandon(o, err)
 	}
 	defer f.Close()
 	sum := sha256.New()
 	from, err := skip(f, sum, w)
 	if err != nil {
-		return cmp.Or(se.s.send(msgBegin, begin{ID: w.ID}), se.abandon(o, err))
+		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
+			return err
+		}
+		return se.abandon(o, err)
 	}
 	if err := se.s.send(msgBegin, begin{w.ID, from}); err != nil {
 		return err
@@ -263,7 +269,10 @@ func (se *sender) isOpen(id uint64) bool {
 
 // abandon breaks a file off that has begun.
 func (se *sender) abandon(o offered, err error) error {
-	return cmp.Or(se.tell(o.file, err), se.s.send(msgDone, done{Broken: true}))
+	if err := se.tell(o.file, err); err != nil {
+		return err
+	}
+	return se.s.send(msgDone, done{Broken: true})
 }
 
 // tick is more than the coarsest of the kernel's clocks for files (4 ms with CONFIG_HZ=250, 10 ms with 100).
