@@ -40,7 +40,7 @@ reproduce: build ## Run every experiment and write one report; interrupted, go o
 	./plait lab reproduce --resume
 
 bench: build ## Run the benchmarks
-	@scripts/bootstrap lab
+	@scripts/bootstrap lab test bench
 	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 40m ./...
 
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each

@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type FlowsConnection struct {
+	_       structs.HostLayout
+	BeganNs uint64
+	From    uint32
+	Next    uint32
+}
+
 type FlowsFlow struct {
 	_                   structs.HostLayout
 	Stats               FlowsPlaitFlowStats

@@ -26,7 +26,7 @@ type acks struct {
 // openAcks loads what the lever needs in the kernel, while the daemon may. Where the kernel cannot, plait does without.
 func openAcks(c Config, k *kernel, log io.Writer) *acks {
 	a := &acks{port: uint16(c.Ackpath.Port)}
-	a.out, a.ration.rest = log, "plait ackpath status has what is now"
+	a.out, a.ration = log, newRation("plait ackpath status has what is now")
 	programs, fair, err := openAckPrograms(k, a.port)
 	if err == nil {
 		if err = programs.probeTCX(); err != nil {

@@ -30,7 +30,8 @@ const (
 	journalLength = 1000
 )
 
-// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, and run.
+// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, one of runRoutes, ask at times,
+// and run.
 type exits struct {
 	config  Egress
 	log     io.Writer
@@ -41,6 +42,7 @@ type exits struct {
 	memory  string          // where what was found out about prefixes is kept
 	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
 	quiet   *time.Timer     // ends when the reflectors have told all, as far as can be told
+	running sync.WaitGroup  // what run starts
 
 	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
 	// before mu, and not by what must be quick.
@@ -55,8 +57,8 @@ type exits struct {
 	journal []JournalEntry                 // the latest last
 	ration  ration                         // of the log
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
-	// aside are the exits whose best path to a prefix is out of the main table; asking are the prefixes for which that is about to be found out.
-	aside  map[netip.Prefix]string
+	// aside are the exits that are out of the main table for a prefix; asking are the prefixes for which that is about to be found out.
+	aside  map[putAside]bool
 	asking map[netip.Prefix]asked
 	asks   bool // ask runs
 	// networks are those of the clients.
@@ -200,38 +202,19 @@ func (x *exits) look(now time.Time) time.Duration {
 	return time.Since(now)
 }
 
-// run watches over the lever until ctx ends.
-func (x *exits) run(ctx context.Context) error {
-	failed := make(chan error, 3)
+// runRoutes keeps the kernel's routes what they should be until ctx ends. With a million routes to compare that takes seconds.
+func (x *exits) runRoutes(ctx context.Context) {
 	var lost <-chan struct{}
 	if x.kernel != nil {
 		lost = x.kernel.Lost()
 	}
-	if x.mptcp != nil {
-		go func() { failed <- x.mptcp.Run(ctx) }()
-	}
-	if x.flows != nil && x.mptcp != nil {
-		go func() { failed <- x.runFlows() }()
-		go func() { failed <- x.runTransfers() }()
-	}
-	recovery := time.NewTicker(time.Second)
-	defer recovery.Stop()
-	look := time.NewTimer(lookEvery)
-	defer look.Stop()
-	keep := time.NewTicker(keepEvery)
-	defer keep.Stop()
 	repair := time.NewTimer(repairEvery)
 	defer repair.Stop()
 	defer x.quiet.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			x.speaker.Wait()
-			return nil
-		case err := <-failed:
-			if err != nil && ctx.Err() == nil {
-				return fmt.Errorf("manage the subflows of connections: %w", err)
-			}
+			return
 		case <-x.quiet.C:
 			x.begin()
 		case <-lost:
@@ -242,6 +225,46 @@ func (x *exits) run(ctx context.Context) error {
 				}
 			}
 			x.writing.Unlock()
+		case <-repair.C:
+			began := time.Now()
+			x.writing.Lock()
+			if x.settled.Load() {
+				x.settle()
+			}
+			x.writing.Unlock()
+			repair.Reset(max(repairEvery, 50*time.Since(began)))
+		}
+	}
+}
+
+// run watches over the lever until ctx ends.
+func (x *exits) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 3)
+	start := func(run func() error) { x.running.Go(func() { failed <- run() }) }
+	x.running.Go(func() { x.runRoutes(ctx) })
+	if x.mptcp != nil {
+		start(func() error { return x.mptcp.Run(ctx) })
+	}
+	if x.flows != nil && x.mptcp != nil {
+		start(x.runFlows)
+		start(x.runTransfers)
+	}
+	recovery := time.NewTicker(time.Second)
+	defer recovery.Stop()
+	look := time.NewTimer(lookEvery)
+	defer look.Stop()
+	keep := time.NewTicker(keepEvery)
+	defer keep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("manage the subflows of connections: %w", err)
+			}
 		case now := <-recovery.C:
 			if x.flows != nil && x.mptcp != nil {
 				x.recover(now)
@@ -254,14 +277,6 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case <-keep.C:
 			x.keep()
-		case <-repair.C:
-			began := time.Now()
-			x.writing.Lock()
-			if x.settled.Load() {
-				x.settle()
-			}
-			x.writing.Unlock()
-			repair.Reset(max(repairEvery, 50*time.Since(began))) // with a million routes it takes seconds
 		}
 	}
 }

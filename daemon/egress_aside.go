@@ -55,13 +55,19 @@ func (x *exits) hears(asking map[netip.Prefix]asked) (map[netip.Prefix]heard, er
 	})
 }
 
-// setAside takes the best path to a prefix out of the main table.
+// putAside is an exit that packets to a prefix do not leave through by the main table.
+type putAside struct {
+	prefix netip.Prefix
+	exit   string
+}
+
+// setAside takes the exit of the best path to a prefix, or of its standby, out of the main table.
 func (x *exits) setAside(prefix netip.Prefix, exit string, flows int) {
 	x.tell(x.change(func() []egress.Change {
 		changes := x.plan.SetAside(prefix, exit)
 		if len(changes) > 0 {
-			x.aside[prefix] = exit
-			x.say(fmt.Sprintf("exit %s is silent for %v, all its %d flows there: the best path is set aside for the standby", exit, prefix, flows))
+			x.aside[putAside{prefix, exit}] = true
+			x.say(fmt.Sprintf("exit %s is silent for %v, all its %d flows there: it is set aside for the next", exit, prefix, flows))
 		}
 		return changes
 	}))
@@ -86,7 +92,7 @@ func (x *exits) ask() {
 			if h.answered == 0 && h.stalled >= witnesses && err == nil {
 				x.setAside(prefix, a.exit, h.stalled)
 			}
-			if h.answered > 0 || h.stalled >= witnesses || err != nil { // the kernel half is gone
+			if err != nil || h.answered > 0 || h.stalled >= witnesses { // after an error there is nobody left to ask
 				x.mu.Lock()
 				delete(x.asking, prefix)
 				x.mu.Unlock()
@@ -108,17 +114,17 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 	x.asking[prefix] = asked{exit, sinceNs, time.Now().Add(askFor)}
 	if !x.asks {
 		x.asks = true
-		go x.ask()
+		x.running.Go(x.ask)
 	}
 }
 
 // returns is the plan's part of comeBack. The caller has x.mu.
 func (x *exits) returns() (changes []egress.Change) {
-	for prefix, exit := range x.aside {
-		if !x.health.Ails(exit, prefix) {
-			delete(x.aside, prefix)
-			x.say(fmt.Sprintf("exit %s is well for %v, or nobody is there to tell: the best path is back", exit, prefix))
-			changes = append(changes, x.plan.Restore(prefix)...)
+	for a := range x.aside {
+		if !x.health.Ails(a.exit, a.prefix) {
+			delete(x.aside, a)
+			x.say(fmt.Sprintf("exit %s is well for %v, or nobody is there to tell: it is back in the main table", a.exit, a.prefix))
+			changes = append(changes, x.plan.Restore(a.prefix, a.exit)...)
 		}
 	}
 	return changes

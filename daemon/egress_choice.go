@@ -79,14 +79,19 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 	return out
 }
 
+// free says whether an exit is among the candidates and need not be spared.
+func free(all []egress.Candidate, exit string) bool {
+	return slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == exit && !c.Spared })
+}
+
 // carriers says which exits carry data of a service to a client, and in words why not all do. The caller has x.mu.
 func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s egress.Strategy) (carry map[string]bool, why string) {
 	all := x.candidates(client, ways, main)
-	if x.worth.One(ways[0].Prefix, s) && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == main && !c.Spared }) {
+	if x.worth.One(ways[0].Prefix, s) && free(all, main) {
 		return map[string]bool{main: true}, "the strategy was measured and does no better than the best path (plait egress prefixes)"
 	}
 	was := x.quickest[client].exit
-	if s == egress.Latency && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was && !c.Spared }) {
+	if s == egress.Latency && free(all, was) {
 		return map[string]bool{was: true}, "strategy latency"
 	}
 	return s.Carriers(all, was), fmt.Sprintf("strategy %s", s)
@@ -94,10 +99,10 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 
 // group decides whether a connection is compared, and on which side. The caller has x.mu.
 func (x *exits) group(p mptcp.Peer, out, alone bool, now time.Time) {
-	switch full := slices.Contains(slices.Collect(maps.Values(x.full)), true); {
+	switch {
 	case out && alone:
 		x.groups[p.Token] = membership{true, now}
-	case out || alone || x.moved || full: // what it gets is neither the strategy nor the best path by lot
+	case out || alone || x.moved || len(x.full) > 0: // what it gets is neither the strategy nor the best path by lot
 		delete(x.groups, p.Token)
 	default:
 		x.groups[p.Token] = membership{false, now}
@@ -187,7 +192,8 @@ func (x *exits) fill(now time.Time) (changed bool) {
 			x.full[e.Name], changed = true, true
 			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s, its cap is %g: it stands by where there is another", e.Name, mbps, e.CapMbps))
 		case x.full[e.Name] && mbps < relief*e.CapMbps:
-			x.full[e.Name], changed = false, true
+			delete(x.full, e.Name)
+			changed = true
 			x.say(fmt.Sprintf("exit %s carries %.1f Mbit/s: below its cap of %g again", e.Name, mbps, e.CapMbps))
 		}
 		if x.full[e.Name] != was {
@@ -215,7 +221,7 @@ func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
 			continue
 		}
 		all := x.candidates(client, ways, main)
-		if now.Sub(was.at) < stayFor && slices.ContainsFunc(all, func(c egress.Candidate) bool { return c.Exit == was.exit && !c.Spared }) {
+		if now.Sub(was.at) < stayFor && free(all, was.exit) {
 			continue
 		}
 		for exit := range egress.Latency.Carriers(all, was.exit) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ var chooser = netip.MustParseAddr("2001:db8:c::2")
 func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
-	x := &exits{log: io.Discard, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
-	x.aside = map[netip.Prefix]string{}
+	x := &exits{log: io.Discard, ration: newRation("elsewhere"), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
+	x.aside = map[putAside]bool{}
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {
 		e := egress.Exit{Name: name, RouteTarget: fmt.Sprint("65000:", i), Locators: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:f%d::/48", i))},
@@ -94,7 +95,7 @@ func TestRoles(t *testing.T) {
 		{"another is quicker", func() { x.quickest[chooser] = quickExit{"a", time.Now().Add(-stayFor)}; x.requicken(time.Now()) }, managed, 80, "10- a-= b- c+"},
 		{"it is full", func() { x.full["c"] = true; x.quickest = map[netip.Addr]quickExit{} }, managed, 80, "10- a-= b+ c-"},
 		{"it fails", func() { x.health.Fail("b", chooser, time.Now()) }, managed, 80, "10+ a+= c-"},
-		{"the best path fails", func() { x.health.Fail("a", chooser, time.Now()); x.full["c"] = false }, managed, 80, "10+ avoided c+"},
+		{"the best path fails", func() { x.health.Fail("a", chooser, time.Now()); delete(x.full, "c") }, managed, 80, "10+ avoided c+"},
 		{"it fails a held-out connection", nil, heldOut, 80, "10+ avoided c+"},
 	} {
 		if c.do != nil {
@@ -166,7 +167,7 @@ func TestMemory(t *testing.T) {
 	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {
 		t.Errorf("remembered %+v", k)
 	}
-	if err := replaceFile(x.memory, "nonsense"); err != nil {
+	if err := os.WriteFile(x.memory, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if k := x.remember(); k != nil {
@@ -193,6 +194,36 @@ func TestAside(t *testing.T) {
 	x.health.Proven("a", chooser, now)
 	if x.comeBack(); x.plan.MainExit(chooser) != "a" || len(x.aside) != 0 {
 		t.Error("the best path is not back though a client came through it")
+	}
+}
+
+// What took over fails as well: the next takes over, and each comes back when it is well.
+func TestAsideAgain(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	now, prefix := time.Now(), netip.MustParsePrefix("2001:db8:c::/48")
+	for _, exit := range []string{"a", "b"} {
+		x.health.Fail(exit, chooser, now)
+		x.setAside(prefix, exit, 2)
+	}
+	if got := x.plan.MainExit(chooser); got != "c" {
+		t.Fatalf("the main table leads through %q, want c", got)
+	}
+	x.health.Tick(now.Add(time.Minute), func(netip.Addr) bool { return true })
+	for _, want := range []string{"b", "a"} {
+		x.health.Proven(want, chooser, now)
+		if x.comeBack(); x.plan.MainExit(chooser) != want {
+			t.Errorf("%s is well, and the main table leads through %q", want, x.plan.MainExit(chooser))
+		}
+	}
+}
+
+// Nothing that run started works on what close has closed.
+func TestCloseWaits(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	ended := false
+	x.running.Go(func() { time.Sleep(20 * time.Millisecond); ended = true })
+	if err := x.close(); err != nil || !ended {
+		t.Errorf("%v, ended %v", err, ended)
 	}
 }
 

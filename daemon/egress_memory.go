@@ -3,10 +3,8 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -49,29 +47,14 @@ func (x *exits) keep() {
 	if len(known) == 0 {
 		return
 	}
-	if err := replaceFile(x.memory, known); err != nil {
+	text, err := json.Marshal(known)
+	if err == nil {
+		err = os.WriteFile(x.memory+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(x.memory+".new", x.memory)
+	}
+	if err != nil {
 		x.logf("keep what was measured of prefixes: %v; it is tried again", err)
 	}
-}
-
-func replaceFile(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err = f.Write(append(text, '\n')); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

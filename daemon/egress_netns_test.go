@@ -140,19 +140,19 @@ func (s *contentServer) has(there bool, command, pattern string) {
 
 var reflectorFamilies = []wire.Family{wire.RF_IPv4_UC, wire.RF_IPv6_UC, wire.RF_IPv4_VPN, wire.RF_IPv6_VPN}
 
-// greet brings the next session up.
-func (s *contentServer) greet() {
+// greet brings the next session up, without keepalives, with a reflector that has some more capabilities.
+func (s *contentServer) greet(more ...wire.ParameterCapabilityInterface) {
 	s.Helper()
 	s.must(s.listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
 	conn, err := s.listener.Accept()
 	s.must(err)
 	s.conn = conn
 	s.Cleanup(func() { _ = conn.Close() })
-	capabilities := []wire.ParameterCapabilityInterface{wire.NewCapFourOctetASNumber(65000)}
+	capabilities := append(more, wire.NewCapFourOctetASNumber(65000))
 	for _, f := range reflectorFamilies {
 		capabilities = append(capabilities, wire.NewCapMultiProtocol(f))
 	}
-	open, err := wire.NewBGPOpenMessage(65000, 90, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
+	open, err := wire.NewBGPOpenMessage(65000, 0, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
 	s.must(err)
 	s.say(open, wire.NewBGPKeepAliveMessage())
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
@@ -244,6 +244,9 @@ func (s *contentServer) installed() {
 	s.has(true, plaitsRoutes, "2001:db8:d::/48 nhid .* 2001:db8:f2:1:: .* table 11201 ")
 	s.has(true, plaitsRoutes, "2001:db8:c::/48 via "+hopAddress+" dev e0 .*metric 4112")
 	s.has(true, "ip sr tunsrc show", "tunsrc addr "+serverAddress)
+	for _, exit := range []string{"a", "b"} { // the kernel adds these on its own time
+		s.has(true, "ip -6 route show table local", "local 2001:db8:1::"+exit+" ")
+	}
 }
 
 // Mode observe hears everything and changes nothing.

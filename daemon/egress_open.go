@@ -30,7 +30,9 @@ func (x *exits) openKernel(directory string) error {
 	}
 	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Joined: x.joined, Log: x.logger("mptcp")})
 	if err == nil {
-		err = mptcp.TurnOn(x.saved)
+		if err = mptcp.TurnOn(x.saved); err != nil {
+			err = errors.Join(err, service.Close())
+		}
 	}
 	if err != nil {
 		kernel.Close()
@@ -50,10 +52,9 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), byExit: map[string]map[bool]netip.Addr{}}
-	x.ration.rest = fmt.Sprintf("plait egress log has the latest %d", journalLength)
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), quiet: time.NewTimer(settleAfter), ration: newRation(fmt.Sprintf("plait egress log has the latest %d", journalLength)), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
-	x.aside, x.asking, x.overdue = map[netip.Prefix]string{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024)
+	x.aside, x.asking, x.overdue = map[putAside]bool{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024)
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember()), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, moved: c.MovedPercent == 0, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
@@ -100,15 +101,22 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	return x, nil
 }
 
-// close takes everything back. The sessions have ended.
+// close takes everything back. The context of the sessions, and of run, has ended.
 func (x *exits) close() error {
+	var err error
+	if x.flows != nil {
+		err = x.flows.Close() // which ends those who listen to it
+	}
+	if x.mptcp != nil {
+		err = errors.Join(err, x.mptcp.Close())
+	}
+	if x.speaker != nil {
+		x.speaker.Wait()
+	}
+	x.running.Wait()
 	x.keep()
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	var err error
-	if x.flows != nil {
-		err = x.flows.Close()
-	}
 	if x.kernel == nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 // A thousand lines are written at once, then ten a second; how many are missing is said.
 func TestRation(t *testing.T) {
-	var r ration
+	r := newRation("elsewhere")
 	now := time.Unix(1000, 0)
 	count := func(lines int) (written int, last string) {
 		for range lines {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -71,26 +70,13 @@ func (s *contentServer) endOfTable() (dump []byte) {
 	return dump
 }
 
-// greetForRestart brings the next session up with a reflector that keeps its forwarding state when it restarts, and returns when it is established.
-func (s *contentServer) greetForRestart() time.Time {
-	s.Helper()
-	s.must(s.listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)))
-	conn, err := s.listener.Accept()
-	s.must(err)
-	s.conn = conn
-	s.Cleanup(func() { _ = conn.Close() })
-	capabilities := []wire.ParameterCapabilityInterface{wire.NewCapFourOctetASNumber(65000)}
+// restarting is the capability of a reflector that keeps its forwarding state when it restarts.
+func restarting() wire.ParameterCapabilityInterface {
 	var kept []*wire.CapGracefulRestartTuple
 	for _, f := range reflectorFamilies {
-		capabilities = append(capabilities, wire.NewCapMultiProtocol(f))
 		kept = append(kept, wire.NewCapGracefulRestartTuple(f, true))
 	}
-	capabilities = append(capabilities, wire.NewCapGracefulRestart(false, true, 120, kept))
-	open, err := wire.NewBGPOpenMessage(65000, 0, netip.MustParseAddr("10.0.0.1"), []wire.OptionParameterInterface{wire.NewOptionParameterCapability(capabilities)})
-	s.must(err)
-	s.say(open, wire.NewBGPKeepAliveMessage())
-	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	return time.Now()
+	return wire.NewCapGracefulRestart(false, true, 120, kept)
 }
 
 // provider is a content server whose reflector is on another host, which only writes: a speaker of BGP would be what is measured.
@@ -206,7 +192,8 @@ func (s *contentServer) full(exits, prefixes int, bestPath bool) (dump []byte, r
 // dumps brings a session up and writes. It returns when the session was established.
 func (s *contentServer) dumps(dump []byte) time.Time {
 	s.Helper()
-	established := s.greetForRestart()
+	s.greet(restarting())
+	established := time.Now()
 	_, err := s.conn.Write(dump)
 	s.must(err)
 	return established

@@ -24,7 +24,7 @@ type Plan struct {
 	bySource map[source]uint32
 
 	refusals map[refused]*Refusal
-	aside    map[netip.Prefix]int // the exit whose best path the main table goes without
+	aside    map[netip.Prefix]uint64 // exits the main table goes without, a bit each
 	scratch  []candidate
 }
 
@@ -68,7 +68,7 @@ func NewPlan(exits []Exit) (*Plan, error) {
 	}
 	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
 		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[uint64]*shared{}, seed: maphash.MakeSeed(),
-		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]int{}}
+		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
 	for i, e := range exits {
 		p.byTarget[e.RouteTarget] = i
 	}
@@ -240,23 +240,39 @@ func (p *Plan) pick(d *destination, exit int) *attributes {
 //
 // A prefix gets one with its first route of the default table, not before: the main table is the reflectors' as far as they fill it. It keeps
 // one when that route goes, since the next one may be on its way; then a standby that can stay stays, so that nothing moves twice.
-func (p *Plan) standby(d *destination, best *attributes, exits []*attributes) int {
+// An exit that is set aside is the last choice.
+func (p *Plan) standby(d *destination, best *attributes, exits []*attributes, aside uint64) int {
 	if best == nil && d.best == nil && d.standby == nil {
 		return -1
 	}
-	if best == nil && d.standby != nil && len(exits) > 0 && exits[d.standbyExit] != nil {
+	if best == nil && d.standby != nil && len(exits) > 0 && exits[d.standbyExit] != nil && aside>>d.standbyExit&1 == 0 {
 		return d.standbyExit
 	}
-	p.scratch = p.scratch[:0]
-	for i, a := range exits {
-		if a != nil && !sameWay(a, best) {
-			p.scratch = append(p.scratch, candidate{attributes: a, exit: i})
+	for _, without := range [...]uint64{aside, 0} {
+		p.scratch = p.scratch[:0]
+		for i, a := range exits {
+			if a != nil && !sameWay(a, best) && without>>i&1 == 0 {
+				p.scratch = append(p.scratch, candidate{attributes: a, exit: i})
+			}
+		}
+		if c := decide(p.scratch); c != nil {
+			return c.exit
 		}
 	}
-	if c := decide(p.scratch); c != nil {
-		return c.exit
-	}
 	return -1
+}
+
+// without says whether the main table is to go without the best path: its exit is set aside, and the standby's is not.
+func (d *destination) without(aside uint64) bool {
+	if d.best == nil || d.standby == nil || aside>>d.standbyExit&1 == 1 {
+		return false
+	}
+	for ; aside != 0; aside &= aside - 1 {
+		if sameWay(d.exits[bits.TrailingZeros64(aside)], d.best) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameWay says whether an exit's route is the default table's route told again: of the same border router, and received with the same AS path.
@@ -274,10 +290,11 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 			fresh.exits[i] = p.pick(d, i)
 		}
 	}
-	if i := p.standby(d, fresh.best, fresh.exits); i >= 0 {
+	aside := p.aside[prefix]
+	if i := p.standby(d, fresh.best, fresh.exits, aside); i >= 0 {
 		fresh.standby, fresh.standbyExit = fresh.exits[i], i
 	}
-	if exit, is := p.aside[prefix]; is && fresh.standby != nil && fresh.best != nil && sameWay(fresh.exits[exit], fresh.best) {
+	if fresh.without(aside) {
 		fresh.best = nil
 	}
 	var out []Change

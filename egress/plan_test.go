@@ -296,7 +296,7 @@ func TestSetAside(t *testing.T) {
 	if p.MainExit(client) != "b" {
 		t.Errorf("an update of another exit brought %q", p.MainExit(client))
 	}
-	if got, want := changes(p.Restore(near)), "- > "+main; got != want || p.MainExit(client) != "a" {
+	if got, want := changes(p.Restore(near, "a")), "- > "+main; got != want || p.MainExit(client) != "a" {
 		t.Errorf("restored: %s, want %s", got, want)
 	}
 	p.SetAside(near, "a")
@@ -306,4 +306,41 @@ func TestSetAside(t *testing.T) {
 	if p.MainExit(client) != "b" {
 		t.Errorf("BGP has a best path by b, the main table leads through %q", p.MainExit(client))
 	}
+}
+
+// When what took over fails, too, the next takes over; an exit that is set aside is no standby while there is another; when all fail, it is BGP's best path.
+func TestSetAsideAgain(t *testing.T) {
+	client := netip.MustParseAddr("2001:db8:c::1")
+	p := newPlan(t, three, vpn("a", nil), vpn("b", nil), vpn("c", nil), unicast("a"))
+	leads := func(when, want string) {
+		t.Helper()
+		if got := p.MainExit(client); got != want {
+			t.Errorf("%s: the main table leads through %q, want %q", when, got, want)
+		}
+	}
+	p.SetAside(near, "a")
+	leads("a fails", "b")
+	if got := p.SetAside(near, "c"); len(got) != 0 {
+		t.Errorf("nothing leaves by c: %s", changes(got))
+	}
+	p.SetAside(near, "b")
+	leads("b fails, too", "c")
+	p.SetAside(near, "c")
+	leads("all fail", "a")
+	p.Restore(near, "c")
+	leads("c is well", "c")
+	gone := unicast("a")
+	gone.Route = nil
+	p.Apply([]Update{gone})
+	leads("BGP has no best path", "c")
+	p.Restore(near, "a")
+	p.Restore(near, "b")
+	leads("all are well, and BGP has no best path", "c")
+
+	p = newPlan(t, three, vpn("a", nil), vpn("b", nil), vpn("c", nil), unicast("a"))
+	p.SetAside(near, "a")
+	withdrawn := vpn("b", nil)
+	withdrawn.Route = nil
+	p.Apply([]Update{gone, withdrawn})
+	leads("b and the best path are withdrawn", "c")
 }

@@ -47,25 +47,31 @@ func (p *Plan) MainExit(client netip.Addr) string {
 	return exit
 }
 
-// SetAside takes the best path to a prefix out of the main table for as long as it leaves by this exit, if there is a standby to take its place. It returns what
-// that changes.
+// SetAside takes an exit out of the main table's way to a prefix for as long as packets would leave by it, as best path or as standby, if there is another that is
+// not set aside. It returns what that changes.
 func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
 	i := slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit })
 	d := p.destinations[prefix]
-	if i < 0 || d == nil || d.best == nil { // none, or aside already
+	if i < 0 || d == nil || len(d.exits) == 0 || d.best != nil && !sameWay(d.exits[i], d.best) || d.best == nil && d.standbyExit != i {
 		return nil
 	}
-	p.aside[prefix] = i
+	p.aside[prefix] |= 1 << i
 	changes := p.renew(prefix)
 	if len(changes) == 0 {
-		delete(p.aside, prefix)
+		p.restore(prefix, i)
 	}
 	return changes
 }
 
-// Restore puts the best path to a prefix back.
-func (p *Plan) Restore(prefix netip.Prefix) []Change {
-	delete(p.aside, prefix)
+func (p *Plan) restore(prefix netip.Prefix, exit int) {
+	if p.aside[prefix] &^= 1 << exit; p.aside[prefix] == 0 {
+		delete(p.aside, prefix)
+	}
+}
+
+// Restore takes back SetAside.
+func (p *Plan) Restore(prefix netip.Prefix, exit string) []Change {
+	p.restore(prefix, slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit }))
 	if p.destinations[prefix] == nil {
 		return nil
 	}

@@ -22,6 +22,8 @@ const (
 	// firstRest is how long a prefix stays with one exit when it is found to be better off, then twice as long each time that is found again.
 	firstRest = time.Hour
 	mostRest  = 24 * time.Hour
+	// trialFor is how old a comparison whose answer is known is when it begins anew: what was measured long ago would outweigh what has changed since.
+	trialFor = 24 * time.Hour
 	// mostKnown is how many prefixes are remembered; those nothing was sent to for longest are forgotten.
 	mostKnown = 10_000
 )
@@ -62,6 +64,8 @@ type Known struct {
 	// Managed connections are under the strategy, HeldOut ones have the best path alone.
 	Managed Group `json:"managed"`
 	HeldOut Group `json:"held_out"`
+	// Since is when that began.
+	Since time.Time `json:"since,omitzero"`
 	// OneUntil is when the strategy is tried again; the zero time: it is in force.
 	OneUntil time.Time `json:"one_until,omitzero"`
 	// Rest is how long that is or was.
@@ -90,6 +94,17 @@ func (k *Known) verdict() string {
 		return "no faster"
 	}
 	return ""
+}
+
+// worthwhile says whether the strategy is known to be worth it.
+func (k *Known) worthwhile() bool {
+	_, _, high := k.Ratio()
+	return high > 0 && (high < worthIt || high < sameWithin && k.Strategy != Throughput)
+}
+
+// begin compares anew, from a time on.
+func (k *Known) begin(at time.Time) {
+	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, Group{}, Group{}
 }
 
 type knownKey struct {
@@ -143,6 +158,9 @@ func (w *Worth) One(prefix netip.Prefix, s Strategy) bool {
 
 // Transfer takes in how long a connection took for some bytes.
 func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, heldOut bool, bytes, us uint32, now time.Time) {
+	if k := w.known[knownKey{prefix, s}]; k != nil && now.Before(k.Since) {
+		return
+	}
 	o := w.open[connection]
 	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != heldOut {
 		o = &sampled{of: knownKey{prefix, s}, heldOut: heldOut, since: now}
@@ -156,7 +174,7 @@ func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, hel
 func (w *Worth) fold(o *sampled, now time.Time) {
 	k := w.known[o.of]
 	if k == nil {
-		k = &Known{Prefix: o.of.prefix, Strategy: o.of.strategy}
+		k = &Known{Prefix: o.of.prefix, Strategy: o.of.strategy, Since: o.since}
 		w.known[o.of] = k
 	}
 	k.Last = now
@@ -204,11 +222,13 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 			k.Rest = min(max(2*k.Rest, firstRest), mostRest)
 			k.OneUntil = now.Add(k.Rest)
 			changes = append(changes, Decision{*k, why})
+		} else if k.OneUntil.IsZero() && now.Sub(k.Since) >= trialFor && k.worthwhile() {
+			k.begin(now)
 		}
 	}
 	for _, k := range w.known {
 		if !k.OneUntil.IsZero() && !now.Before(k.OneUntil) {
-			k.OneUntil, k.Managed, k.HeldOut = time.Time{}, Group{}, Group{}
+			k.begin(now.Add(sampleFor))                                                                                // until then connections that were with one exit turn to several
 			maps.DeleteFunc(w.open, func(_ uint32, o *sampled) bool { return o.of == knownKey{k.Prefix, k.Strategy} }) // of the time before
 			changes = append(changes, Decision{*k, ""})
 		}

@@ -51,10 +51,37 @@ func TestWorth(t *testing.T) {
 		if now = now.Add(firstRest); len(w.Tick(now)) != 1 || w.One(prefix, c.strategy) {
 			t.Errorf("%s: not tried again after %v", c.strategy, firstRest)
 		}
+		if feed(w, prefix, c.strategy, 400, c.managed*1e6, 1e6, &now); w.Known()[0].Managed.Samples != 0 {
+			t.Errorf("%s: what was under way when it was tried again was compared", c.strategy)
+		}
 		changes = feed(w, prefix, c.strategy, 400, c.managed*1e6, 1e6, &now)
 		if len(changes) != 1 || changes[0].Rest != 2*firstRest {
 			t.Errorf("%s: %+v, want a rest of %v", c.strategy, changes, 2*firstRest)
 		}
+	}
+}
+
+// What was good for long and is bad now is found out as soon as what was bad from the beginning; what is not yet known is not forgotten.
+func TestWorthChanges(t *testing.T) {
+	prefix := netip.MustParsePrefix("2001:db8:c::/48")
+	for _, s := range Strategies() {
+		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		for range 50 {
+			feed(w, prefix, s, 400, 0.7e6, 1e6, &now)
+		}
+		now = now.Add(trialFor)
+		if feed(w, prefix, s, 400, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 0 {
+			t.Errorf("%s: %v samples after a day", s, w.Known()[0].Managed.Samples)
+		}
+		if changes := feed(w, prefix, s, 400, 1.3e6, 1e6, &now); len(changes) != 1 {
+			t.Errorf("%s is worse now, and nothing changes: %+v", s, w.Known())
+		}
+	}
+	w, now := NewWorth(nil), time.Unix(1e9, 0)
+	feed(w, prefix, Throughput, 5, 0.7e6, 1e6, &now)
+	now = now.Add(trialFor)
+	if feed(w, prefix, Throughput, 4, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 9 {
+		t.Errorf("%v samples of 9 after a day without an answer", w.Known()[0].Managed.Samples)
 	}
 }
 

@@ -9,8 +9,12 @@ import (
 
 // BenchmarkLoopback is one path; BenchmarkPlainTLS is the same without stripe, to compare.
 func BenchmarkLoopback(b *testing.B) {
-	near, far := both(b)
-	pour(b, near, far)
+	for _, over := range carriersHere() {
+		b.Run(string(over), func(b *testing.B) {
+			near, far := both(b, over)
+			pour(b, near, far)
+		})
+	}
 }
 
 func BenchmarkPlainTLS(b *testing.B) {

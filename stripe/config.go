@@ -15,6 +15,8 @@ type Config struct {
 	Peers []PublicKey
 	// Links are the links of this host to use, by the name of the interface, and what for. Empty: all there are, without limits.
 	Links map[string]Policy
+	// Carrier is what paths are made of; the other end must have the same. Empty: TCP.
+	Carrier Carrier
 	// Patience is how long a connection without any path waits for one. 0 is three minutes.
 	Patience time.Duration
 	// MaxConns is how many connections a listener has at once. Each may hold up to 64 MB each way for a peer that does its
@@ -28,6 +30,9 @@ func (cfg *Config) check() (*tls.Config, error) {
 		if err := p.Validate(); err != nil {
 			return nil, fmt.Errorf("stripe: link %s: %w", name, err)
 		}
+	}
+	if err := cfg.Carrier.Validate(); err != nil {
+		return nil, fmt.Errorf("stripe: %w", err)
 	}
 	if cfg.Patience < 0 {
 		return nil, fmt.Errorf("stripe: Config.Patience is %v, below 0", cfg.Patience)

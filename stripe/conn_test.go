@@ -8,22 +8,47 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
+// overEach runs a test over every carrier this kernel has.
+func overEach(t *testing.T, test func(t *testing.T, over Carrier)) {
+	for _, over := range carriersHere() {
+		t.Run(string(over), func(t *testing.T) { test(t, over) })
+	}
+}
+
+// carriersHere are those this kernel has; TestKernelHasSCTP tells if one is missing.
+func carriersHere() []Carrier {
+	f, err := sctpSocket(netip.IPv4Unspecified())
+	if err != nil {
+		return []Carrier{TCP, QUIC}
+	}
+	f.Close()
+	return []Carrier{TCP, QUIC, SCTP}
+}
+
+func TestKernelHasSCTP(t *testing.T) {
+	if !slices.Contains(carriersHere(), SCTP) {
+		t.Skip("this kernel has no SCTP, so no test runs over it; as root: modprobe sctp")
+	}
+}
+
 // both makes the two ends of a connection over loopback.
-func both(t testing.TB) (near, far *Conn) {
+func both(t testing.TB, over Carrier) (near, far *Conn) {
 	t.Helper()
 	a, b := NewKey(), NewKey()
-	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Carrier: over}, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	near, err = Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, l.Addr().String())
+	near, err = Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}, Carrier: over}, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +66,10 @@ func noise(n int, seed byte) []byte {
 	return b
 }
 
-func TestBothWaysOverTLS(t *testing.T) {
-	near, far := both(t)
+func TestBothWays(t *testing.T) { overEach(t, testBothWays) }
+
+func testBothWays(t *testing.T, over Carrier) {
+	near, far := both(t, over)
 	there, back := noise(20<<20, 1), noise(5<<20, 2)
 	got := make(chan [32]byte, 2)
 	send := func(c *Conn, data []byte) {
@@ -82,8 +109,10 @@ func TestBothWaysOverTLS(t *testing.T) {
 	}
 }
 
-func TestCloseDeliversWhatWasWritten(t *testing.T) {
-	near, far := both(t)
+func TestCloseDeliversWhatWasWritten(t *testing.T) { overEach(t, testCloseDeliversWhatWasWritten) }
+
+func testCloseDeliversWhatWasWritten(t *testing.T, over Carrier) {
+	near, far := both(t, over)
 	data := noise(3<<20, 3)
 	go func() {
 		if _, err := near.Write(data); err != nil {
@@ -102,8 +131,10 @@ func TestCloseDeliversWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestDeadline(t *testing.T) {
-	near, _ := both(t)
+func TestDeadline(t *testing.T) { overEach(t, testDeadline) }
+
+func testDeadline(t *testing.T, over Carrier) {
+	near, _ := both(t, over)
 	if err := near.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +145,18 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestStrangersAreRefused(t *testing.T) { overEach(t, testStrangersAreRefused) }
+
+func testStrangersAreRefused(t *testing.T, over Carrier) {
 	a, b, c := NewKey(), NewKey(), NewKey()
-	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Carrier: over}, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	for what, cfg := range map[string]*Config{
-		"a dialer without the right key":   {Key: c, Peers: []PublicKey{b.Public()}},
-		"a listener without the right key": {Key: a, Peers: []PublicKey{c.Public()}},
+		"a dialer without the right key":   {Key: c, Peers: []PublicKey{b.Public()}, Carrier: over},
+		"a listener without the right key": {Key: a, Peers: []PublicKey{c.Public()}, Carrier: over},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if conn, err := Dial(ctx, cfg, l.Addr().String()); err == nil {
@@ -136,14 +169,16 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestTooManyConnections(t *testing.T) {
+func TestTooManyConnections(t *testing.T) { overEach(t, testTooManyConnections) }
+
+func testTooManyConnections(t *testing.T, over Carrier) {
 	a, b := NewKey(), NewKey()
-	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, MaxConns: 1}, "127.0.0.1:0")
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, MaxConns: 1, Carrier: over}, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}}
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}, Carrier: over}
 	first, err := Dial(t.Context(), cfg, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 // server, whatever there is. It runs in user space, without rights, without changes to the kernel, and without help from the
 // network.
 //
-// [Dial] and [Listen] give connections that implement [net.Conn]. Below, there is one TLS 1.3 connection over TCP per path, between a
+// [Dial] and [Listen] give connections that implement [net.Conn]. Below, there is one TLS 1.3 connection over TCP per path, or one of another [Carrier], between a
 // link of this host and one of the peer. Each path that has room takes the next chunk of 16 KB, so a path carries as much as it
 // can and nobody has to know how much that is. Chunks of a path that falls silent, fails or is late go over another one, too. Links
 // come and go: a new one is used as soon as it has an address, one that vanishes loses nothing.

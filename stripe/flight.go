@@ -9,6 +9,8 @@ const (
 	// silenceMin is the least time beyond the expected one after which a chunk counts as overdue. Acknowledgements of TCP
 	// come back at once, but a process may be kept from its CPU, and Wi-Fi retries, for tens of milliseconds.
 	silenceMin = 100 * time.Millisecond
+	// twoPackets is what TCP acknowledges together, in bytes: on slow links that takes a while.
+	twoPackets = 2 * 1500
 	// firstRTT is assumed before anything is measured.
 	firstRTT = 200 * time.Millisecond
 )
@@ -19,7 +21,7 @@ type carried struct {
 	at        time.Time // taken
 	delivered uint64    // of the flight, in bytes, when it was taken
 	since     time.Time // when that much had been delivered
-	idle      bool      // nothing waited behind it: what it shows of the rate is a lower bound
+	idle      bool      // it left while there was a gap on its way: what it shows of the rate is a lower bound
 }
 
 // flight is what is under way on one path, and what its acknowledgements tell. Times are given, never taken.
@@ -31,8 +33,9 @@ type flight struct {
 
 	received  uint64 // chunks the peer has acknowledged on this path
 	delivered uint64 // bytes of them
+	limited   uint64 // delivered will be this when the last gap is over: the path had room and nothing was sent
 	lastAck   time.Time
-	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path would be silent
+	heard     time.Time // TCP's last acknowledgement, of anything; looked up when the path is doubtful
 	pingAt    time.Time // of the ping without answer; zero: there is none
 	srtt      time.Duration
 	rttvar    time.Duration
@@ -75,12 +78,12 @@ func (f *flight) either(is func(end) bool) bool { return is(f.ends[0]) || is(f.e
 var errAckUnsent = errors.New("peer acknowledges chunks that were not sent")
 
 // put notes that the path carries c from now on.
-func (f *flight) put(c *chunk, now time.Time, idle bool) {
+func (f *flight) put(c *chunk, now time.Time) {
 	since := f.lastAck
 	if f.fifo.len() == 0 || since.IsZero() {
 		since = now
 	}
-	f.fifo.push(carried{c: c, at: now, delivered: f.delivered, since: since, idle: idle})
+	f.fifo.push(carried{c: c, at: now, delivered: f.delivered, since: since, idle: f.limited >= f.delivered})
 	f.bytes += c.size
 	f.sent += uint64(c.size)
 	for _, e := range f.ends {
@@ -92,6 +95,9 @@ func (f *flight) put(c *chunk, now time.Time, idle bool) {
 	c.carriers[c.copies] = f
 	c.copies++
 }
+
+// pass notes that the path has room, and sends nothing.
+func (f *flight) pass() { f.limited = f.delivered + uint64(f.bytes) }
 
 // acked takes the peer's count of chunks that came over this path, and hands each of them to done.
 func (f *flight) acked(received uint64, now time.Time, done func(*chunk)) error {
@@ -125,7 +131,7 @@ func (f *flight) sampleRTT(rtt time.Duration) {
 }
 
 // sampleRate is what was delivered between a chunk's departure and its acknowledgement, over that time (as in
-// draft-cheng-iccrg-delivery-rate-estimation). A sample of a path that had nothing to do can only raise the estimate.
+// draft-cheng-iccrg-delivery-rate-estimation). A sample with a gap before it can only raise the estimate.
 func (f *flight) sampleRate(e carried, now time.Time) {
 	took := now.Sub(e.since)
 	if took <= 0 {
@@ -143,12 +149,15 @@ func (f *flight) sampleRate(e carried, now time.Time) {
 // arrival is how long n more bytes would take to the peer if they were sent now: what is on its way must be through first, and
 // half a round trip is the least.
 func (f *flight) arrival(n int) time.Duration {
-	acked := f.minRTT
-	if f.rate > 0 {
-		through := func(bytes int) time.Duration { return time.Duration(float64(bytes) / f.rate * float64(time.Second)) }
-		acked = max(f.minRTT+through(n), through(f.bytes+n))
+	return max(f.minRTT+f.through(n), f.through(f.bytes+n)) - f.minRTT/2
+}
+
+// through is how long the path takes to carry n bytes; 0 while its rate is not known.
+func (f *flight) through(n int) time.Duration {
+	if f.rate == 0 {
+		return 0
 	}
-	return acked - f.minRTT/2
+	return time.Duration(float64(n) / f.rate * float64(time.Second))
 }
 
 // expected is when what was sent at a time should be with the peer.
@@ -163,28 +172,46 @@ func (f *flight) patience() time.Duration {
 }
 
 // silentSince is from when on the path counts as silent, as things are; zero if it owes no answer. While TCP hears from its peer it
-// repairs a loss, which takes a round trip more. Longer than that it is not believed: data of the peer counts as hearing from it, and
-// the peer may be a proxy.
+// repairs a loss, which takes a round trip more; longer than that it is not believed: data of the peer counts as hearing from it, and
+// the peer may be a proxy. If it has heard since what is owed was sent, and then nothing for half a round trip, that says more than what
+// round trips vary by.
 func (f *flight) silentSince() time.Time {
-	oldest := f.pingAt
-	if f.fifo.len() > 0 && (oldest.IsZero() || f.fifo.at(0).at.Before(oldest)) {
-		oldest = f.fifo.at(0).at
-	}
+	oldest := f.owedSince()
 	if oldest.IsZero() {
 		return time.Time{}
 	}
 	at := oldest.Add(f.patience())
-	if alive := f.heard.Add(silenceMin); alive.After(at) {
-		at = earlier(alive, at.Add(f.srtt))
+	at = later(at, earlier(f.heard.Add(silenceMin), at.Add(f.srtt)))
+	if f.heard.After(oldest) {
+		quiet := f.heard.Add(max(silenceMin, f.srtt/2) + f.through(twoPackets))
+		at = earlier(at, later(quiet, oldest.Add(f.srtt)))
 	}
-	if alive := f.lastAck.Add(silenceMin); alive.After(at) {
-		return alive // slower than ever, but answering
+	return later(at, f.lastAck.Add(silenceMin)) // slower than ever, but answering
+}
+
+// owedSince is when what the path owes an answer to was sent; zero if there is nothing.
+func (f *flight) owedSince() time.Time {
+	if f.fifo.len() > 0 && (f.pingAt.IsZero() || f.fifo.at(0).at.Before(f.pingAt)) {
+		return f.fifo.at(0).at
 	}
-	return at
+	return f.pingAt
+}
+
+// doubtful reports whether it is time to look up what TCP has heard: an answer is late, and none came for a while.
+func (f *flight) doubtful(now time.Time) bool {
+	oldest := f.owedSince()
+	return !oldest.IsZero() && !now.Before(later(oldest.Add(f.srtt), f.lastAck.Add(silenceMin)))
 }
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
 		return a
 	}
 	return b

@@ -16,11 +16,11 @@ const unknownSession = "no such session"
 func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, timeout time.Duration) (*path, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	w, rtt, err := dialTCP(ctx, t.from, t.to, d.tls)
+	w, err := carriers[d.cfg.Carrier].dial(ctx, t.from, t.to, d.tls)
 	if err != nil {
 		return nil, err
 	}
-	key, err := peerKey(w.ConnectionState())
+	key, err := peerKey(w.tls)
 	if err != nil {
 		w.Close()
 		return nil, err
@@ -46,7 +46,7 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 	}
 	own := h.Policy
 	h.Policy = Policy{} // the listener's is not known
-	p, err := d.c.attach(w, h, own, rtt)
+	p, err := d.c.attach(w.wire, h, own, w.rtt)
 	if err != nil {
 		w.Close()
 		return nil, err

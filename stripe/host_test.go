@@ -54,7 +54,7 @@ func roleKeys() (dial, listen PrivateKey) {
 // listenRole takes one connection, reads it to the end and answers with the sum.
 func listenRole() {
 	dial, listen := roleKeys()
-	l, err := Listen(&Config{Key: listen, Peers: []PublicKey{dial.Public()}}, ":0")
+	l, err := Listen(&Config{Key: listen, Peers: []PublicKey{dial.Public()}, Carrier: Carrier(os.Getenv("STRIPE_TEST_OVER"))}, ":0")
 	if err != nil {
 		say(report{Err: err.Error()})
 		return
@@ -85,7 +85,7 @@ func listenRole() {
 // dialRole connects, sends as many bytes as it is told, at least as long as it is told, and says every 50 ms what its links do.
 func dialRole() {
 	dial, listen := roleKeys()
-	cfg := Config{Key: dial, Peers: []PublicKey{listen.Public()}}
+	cfg := Config{Key: dial, Peers: []PublicKey{listen.Public()}, Carrier: Carrier(os.Getenv("STRIPE_TEST_OVER"))}
 	if err := json.Unmarshal([]byte(os.Getenv("STRIPE_TEST_LINKS")), &cfg.Links); err != nil {
 		say(report{Err: err.Error()})
 		return
@@ -120,12 +120,13 @@ type world struct {
 	testing.TB
 	client, server string // namespaces
 	program        string
+	over           Carrier
 }
 
-func newWorld(t testing.TB, links int, rate string) *world {
+func newWorld(t testing.TB, over Carrier, links int, rate string) *world {
 	rung.Netns(t)
 	name := fmt.Sprintf("plait-stripe-%d-%d", os.Getpid(), rand.Uint32N(1<<16))
-	w := &world{TB: t, client: name + "c", server: name + "s"}
+	w := &world{TB: t, over: over, client: name + "c", server: name + "s"}
 	for _, ns := range []string{w.client, w.server} {
 		w.run("ip", "netns", "add", ns)
 		t.Cleanup(func() { w.run("ip", "netns", "del", ns) })
@@ -181,7 +182,7 @@ type program struct {
 func (w *world) start(ns string, env ...string) *program {
 	w.Helper()
 	cmd := exec.Command(w.program)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "STRIPE_TEST_OVER="+string(w.over)), env...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.StdoutPipe()
@@ -256,8 +257,10 @@ func until(p *program, link string, more int) time.Duration {
 	return time.Since(start)
 }
 
-func TestHostUsesAllLinksWithoutRights(t *testing.T) {
-	w := newWorld(t, 3, "20mbit")
+func TestHostUsesAllLinksWithoutRights(t *testing.T) { overEach(t, testHostUsesAllLinksWithoutRights) }
+
+func testHostUsesAllLinksWithoutRights(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 3, "20mbit")
 	sent, _ := w.transfer(6e6, "null", nil)
 	for _, link := range []string{"c0", "c1", "c2"} {
 		if n := sent.carried(link); n < 6e6/4 {
@@ -266,16 +269,20 @@ func TestHostUsesAllLinksWithoutRights(t *testing.T) {
 	}
 }
 
-func TestHostUsesNamedLinksOnly(t *testing.T) {
-	w := newWorld(t, 3, "20mbit")
+func TestHostUsesNamedLinksOnly(t *testing.T) { overEach(t, testHostUsesNamedLinksOnly) }
+
+func testHostUsesNamedLinksOnly(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 3, "20mbit")
 	sent, _ := w.transfer(2e6, `{"c1":{},"c0":{"Share":0.25}}`, nil)
 	if share := float64(sent.carried("c0")) / 2e6; sent.carried("c2") != 0 || share > 0.4 || share < 0.1 {
 		t.Errorf("c2 carried %d bytes, c0 %.2f of all; want none and 0.25, and what it carried before c1 was there", sent.carried("c2"), share)
 	}
 }
 
-func TestHostIPv6(t *testing.T) {
-	w := newWorld(t, 2, "20mbit")
+func TestHostIPv6(t *testing.T) { overEach(t, testHostIPv6) }
+
+func testHostIPv6(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 2, "20mbit")
 	for i := range 2 {
 		for ns, end := range map[string]int{w.client: 1, w.server: 2} {
 			dev := fmt.Sprint(map[int]string{1: "c", 2: "s"}[end], i)
@@ -291,8 +298,10 @@ func TestHostIPv6(t *testing.T) {
 	}
 }
 
-func TestHostLinkComes(t *testing.T) {
-	w := newWorld(t, 1, "20mbit")
+func TestHostLinkComes(t *testing.T) { overEach(t, testHostLinkComes) }
+
+func testHostLinkComes(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 1, "20mbit")
 	w.link(1)
 	w.transfer(8e6, "null", func(near *program) {
 		until(near, "c0", 1e6)
@@ -305,7 +314,9 @@ func TestHostLinkComes(t *testing.T) {
 	})
 }
 
-func TestHostLinkGoes(t *testing.T) {
+func TestHostLinkGoes(t *testing.T) { overEach(t, testHostLinkGoes) }
+
+func testHostLinkGoes(t *testing.T, over Carrier) {
 	for _, c := range []struct {
 		name string
 		how  []string
@@ -316,7 +327,7 @@ func TestHostLinkGoes(t *testing.T) {
 		{"silent", []string{"neigh", "replace", "10.78.0.2", "lladdr", "02:00:00:00:00:01", "dev", "c0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, 2, "20mbit")
+			w := newWorld(t, over, 2, "20mbit")
 			_, got := w.transfer(8e6, "null", func(near *program) {
 				until(near, "c0", 1e6)
 				w.run("ip", append([]string{"-n", w.client}, c.how...)...)
@@ -330,8 +341,10 @@ func TestHostLinkGoes(t *testing.T) {
 }
 
 // All links go, and others come, with other addresses.
-func TestHostRoams(t *testing.T) {
-	w := newWorld(t, 1, "20mbit")
+func TestHostRoams(t *testing.T) { overEach(t, testHostRoams) }
+
+func testHostRoams(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 1, "20mbit")
 	w.link(1)
 	w.transfer(6e6, "null", func(near *program) {
 		until(near, "c0", 1e6)
@@ -345,4 +358,18 @@ func TestHostRoams(t *testing.T) {
 			t.Errorf("went on after %v", took)
 		}
 	})
+}
+
+// A network that lets no UDP through: the link is not used, which is said, and the others carry everything.
+func TestHostBlocksUDP(t *testing.T) {
+	w := newWorld(t, QUIC, 2, "20mbit")
+	for _, rule := range []string{"add pref 10 lookup local", "add pref 1 iif s0 ipproto udp blackhole", "del pref 0 lookup local"} {
+		w.run("ip", append([]string{"-n", w.server, "rule"}, strings.Fields(rule)...)...)
+	}
+	sent, _ := w.transfer(8e6, "null", nil)
+	for _, l := range sent.Links {
+		if l.Name == "c0" && (l.SentBytes > 0 || !strings.Contains(l.Error, "may block UDP")) {
+			t.Errorf("c0 carried %d bytes, and %q is said", l.SentBytes, l.Error)
+		}
+	}
 }

@@ -3,7 +3,6 @@ package stripe
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -27,8 +26,7 @@ const (
 // Listener accepts connections of [Dial], each over many paths. It implements [net.Listener].
 type Listener struct {
 	cfg      *Config
-	tls      *tls.Config
-	tcp      *net.TCPListener
+	in       acceptor
 	accepted chan *Conn
 	greeting chan struct{} // has room for another dialer
 	stop     context.CancelFunc
@@ -47,16 +45,16 @@ func Listen(cfg *Config, addr string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, err := net.Listen("tcp", addr)
+	in, err := carriers[cfg.Carrier].listen(addr, conf)
 	if err != nil {
 		return nil, fmt.Errorf("stripe: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{cfg: cfg, tls: conf, tcp: tcp.(*net.TCPListener), accepted: make(chan *Conn, maxWaiting), greeting: make(chan struct{}, maxGreeting), stop: stop,
+	l := &Listener{cfg: cfg, in: in, accepted: make(chan *Conn, maxWaiting), greeting: make(chan struct{}, maxGreeting), stop: stop,
 		done: ctx.Done(), sessions: map[[16]byte]*Conn{}, ended: map[[16]byte]bool{}}
 	if l.links, err = Links(); err != nil {
 		stop()
-		tcp.Close()
+		in.Close()
 		return nil, err
 	}
 	go l.runLinks(ctx)
@@ -77,19 +75,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 // Close stops listening.
 func (l *Listener) Close() error {
 	l.stop()
-	return l.tcp.Close()
+	return l.in.Close()
 }
 
 // Addr is the address that is listened on.
-func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
+func (l *Listener) Addr() net.Addr { return l.in.Addr() }
 
 // Peers are the addresses at which this host's links can be reached now, to be given to a dialer.
 func (l *Listener) Peers() []Peer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.tcp.Addr().(*net.TCPAddr).AddrPort()
+	at := addrPort(l.in.Addr())
 	only := l.cfg.allows
-	if addr := at.Addr().Unmap(); !addr.IsUnspecified() {
+	if addr := at.Addr(); !addr.IsUnspecified() {
 		return []Peer{{Link: linkOf(l.links, addr), Addrs: []netip.AddrPort{netip.AddrPortFrom(addr, at.Port())}}}
 	}
 	return announce(l.links, only, at.Port())
@@ -138,8 +136,7 @@ func (c *Conn) linksChanged(links []Link) {
 	var gone []*path
 	c.mu.Lock()
 	for _, p := range c.paths {
-		at, err := netip.ParseAddrPort(p.wire.LocalAddr().String())
-		if addr := at.Addr().Unmap(); err == nil && !addr.IsLoopback() && linkOf(links, addr) == addr.String() {
+		if addr := addrPort(p.wire.LocalAddr()).Addr(); !addr.IsLoopback() && linkOf(links, addr) == addr.String() {
 			gone = append(gone, p)
 			continue
 		}
@@ -155,7 +152,7 @@ func (c *Conn) linksChanged(links []Link) {
 // runAccept takes connections, each in a goroutine of its own until it has become a path.
 func (l *Listener) runAccept(ctx context.Context) {
 	for {
-		conn, err := l.tcp.AcceptTCP()
+		conn, err := l.in.accept()
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
@@ -167,9 +164,7 @@ func (l *Listener) runAccept(ctx context.Context) {
 		case l.greeting <- struct{}{}:
 			go func() {
 				defer func() { <-l.greeting }()
-				if l.welcome(conn) != nil {
-					conn.Close()
-				}
+				_ = l.welcome(conn)
 			}()
 		default:
 			conn.Close()
@@ -177,21 +172,28 @@ func (l *Listener) runAccept(ctx context.Context) {
 	}
 }
 
-// welcome makes a path of a connection.
-func (l *Listener) welcome(conn *net.TCPConn) error {
-	start := time.Now()
-	if err := conn.SetDeadline(start.Add(greetTime)); err != nil {
-		return err
-	}
-	w, err := newTCPWire(conn, func(c net.Conn) *tls.Conn { return tls.Server(c, l.tls) })
+// welcome makes a path of a connection, or closes it.
+func (l *Listener) welcome(conn caller) error {
+	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
+	defer cancel()
+	w, err := conn.open(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.Handshake(); err != nil {
+	if err := l.admit(ctx, w); err != nil {
+		w.Close()
 		return err
 	}
-	rtt := time.Since(start) // one round trip, and some computing
-	key, err := peerKey(w.ConnectionState())
+	return nil
+}
+
+// admit hears who it is, and what for.
+func (l *Listener) admit(ctx context.Context, w *opened) error {
+	by, _ := ctx.Deadline()
+	if err := w.SetDeadline(by); err != nil {
+		return err
+	}
+	key, err := peerKey(w.tls)
 	if err != nil {
 		return err
 	}
@@ -199,9 +201,8 @@ func (l *Listener) welcome(conn *net.TCPConn) error {
 	if err != nil {
 		return refuse(w, err)
 	}
-	local := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	l.mu.Lock()
-	h.To, h.Link = h.Link, linkOf(l.links, local)
+	h.To, h.Link = h.Link, linkOf(l.links, addrPort(w.LocalAddr()).Addr())
 	l.mu.Unlock()
 	if !l.cfg.allows(Link{Name: h.Link}) {
 		return refuse(w, fmt.Errorf("link %s of this host is not to be used", h.Link))
@@ -213,10 +214,10 @@ func (l *Listener) welcome(conn *net.TCPConn) error {
 	if _, err := w.Write(appendFrame(nil, frameWelcome, nil)); err != nil {
 		return err
 	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
+	if err := w.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	if _, err := c.attach(w, h, l.cfg.Links[h.Link], rtt); err != nil {
+	if _, err := c.attach(w.wire, h, l.cfg.Links[h.Link], w.rtt); err != nil {
 		return refuse(w, err)
 	}
 	l.offer(c)

@@ -25,8 +25,8 @@ type try struct {
 
 // begins reports whether an address, with a port, is one the way begins at.
 func (w way) begins(at net.Addr) bool {
-	local, err := netip.ParseAddrPort(at.String())
-	return err != nil || slices.ContainsFunc(w.tries, func(t try) bool { return t.from.addr == local.Addr().Unmap() })
+	local := addrPort(at)
+	return !local.IsValid() || slices.ContainsFunc(w.tries, func(t try) bool { return t.from.addr == local.Addr() })
 }
 
 // ways lists what could be tried at all.

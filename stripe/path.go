@@ -116,7 +116,7 @@ func (p *path) fill(b []byte) []byte {
 	}
 	now := time.Now()
 	for _, q := range p.c.paths {
-		if q.flight.silent(now) {
+		if q.flight.doubtful(now) {
 			q.flight.heard = now.Add(-q.wire.sinceHeard())
 		}
 	}

@@ -12,6 +12,8 @@ const (
 	unsentTime  = 250 * time.Millisecond
 	unsentLeast = 128 << 10
 	unsentMost  = 2 << 20
+	// lateMin is the least difference that counts: processes and timers are late by milliseconds.
+	lateMin = 10 * time.Millisecond
 	// priorityWait is what a chunk must have waited, for each step of priority.
 	priorityWait = 50 * time.Millisecond
 	// shareSlack lets a link with a share begin: its first chunks come before there is anything to have a share of.
@@ -200,7 +202,8 @@ func (s *scheduler) overdue(f *flight, now time.Time) *chunk {
 	return oldest
 }
 
-// late is the first chunk that this path, sending it once more now, would deliver before the path that carries it.
+// late is the first chunk that this path, sending it once more now, would deliver before the path that carries it; by more than it takes this
+// path to send it, for so long what comes next would wait, unless nothing can come.
 func (s *scheduler) late(f *flight, now time.Time) *chunk {
 	for _, g := range s.flights {
 		if g == f {
@@ -211,7 +214,11 @@ func (s *scheduler) late(f *flight, now time.Time) *chunk {
 			if e.c.done || e.c.copies > 1 {
 				continue
 			}
-			if now.Add(f.arrival(e.c.size)).Before(g.expected(e.at)) || now.After(e.at.Add(g.srtt+max(2*g.rttvar, silenceMin/10))) {
+			mine := now.Add(f.arrival(e.c.size))
+			if !s.ended && !s.blocked() {
+				mine = mine.Add(max(f.through(e.c.size), lateMin))
+			}
+			if mine.Before(g.expected(e.at)) || now.After(e.at.Add(g.srtt+max(2*g.rttvar, lateMin))) {
 				return e.c
 			}
 		}
@@ -252,16 +259,14 @@ func (s *scheduler) blocked() bool {
 	return s.next > s.base && (s.limit-s.next)*4 < s.limit-s.base
 }
 
-// backlog reports whether chunks wait for a path and the peer has room for them.
-func (s *scheduler) backlog() bool { return s.unsent > 0 && s.next < s.limit }
-
 // take gives the path the chunk to send now, or nil: then it asks again after anything changed, or some milliseconds.
 func (s *scheduler) take(f *flight, now time.Time) *chunk {
-	if !s.mayUse(f, now) {
-		return nil
+	var c *chunk
+	if s.mayUse(f, now) {
+		c = s.pick(f, now)
 	}
-	c := s.pick(f, now)
 	if c == nil {
+		f.pass()
 		return nil
 	}
 	if c.copies == 0 && c.number == s.next {
@@ -272,7 +277,7 @@ func (s *scheduler) take(f *flight, now time.Time) *chunk {
 		s.orphans = s.orphans[1:]
 	}
 	s.sent += uint64(c.size)
-	f.put(c, now, !s.backlog())
+	f.put(c, now)
 	return c
 }
 

@@ -167,6 +167,7 @@ func TestDelayOfAStream(t *testing.T) {
 		bound time.Duration // of 99 % of blocks
 	}{
 		{"both links needed", 25, []simPath{{mbps: 20, delay: 20e6, queue: q}, {mbps: 20, delay: 20e6, queue: q}}, false, 40e6},
+		{"both needed, one slower to arrive", 25, []simPath{{mbps: 20, delay: 15e6, queue: q}, {mbps: 20, delay: 30e6, queue: q}}, false, 50e6},
 		{"one link would do", 5, []simPath{{mbps: 20, delay: 10e6, queue: q}, {mbps: 20, delay: 100e6, queue: q}}, false, 20e6},
 		{"one link fails", 10, []simPath{{mbps: 20, delay: 20e6, queue: q}, {mbps: 20, delay: 20e6, queue: q}}, true, 40e6},
 	} {
@@ -174,8 +175,9 @@ func TestDelayOfAStream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimSession(t, c.paths...)
 				defer s.close()
-				const block, blocks = 5000, 2000
-				every := time.Duration(block * 8 / (c.mbps * 1e6) * 1e9)
+				const blocks = 1000
+				const every = 10 * time.Millisecond
+				block := int(c.mbps * 1e6 / 8 * every.Seconds())
 				if c.fail {
 					time.AfterFunc(blocks/2*every, func() { s.wires[0].freeze() })
 				}

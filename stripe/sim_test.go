@@ -35,6 +35,7 @@ type simWay struct {
 	closed  bool
 	changed chan struct{} // closed and replaced at each change
 	by      time.Time     // deadline of reads
+	heard   time.Time     // of the last acknowledgement
 }
 
 func newSimWay(mbps float64, delay time.Duration, queue int) *simWay {
@@ -95,7 +96,7 @@ func (w *simWay) arrive(b []byte) {
 	}
 	w.arrived = append(w.arrived, b...)
 	w.tell()
-	time.AfterFunc(w.delay, func() { w.mu.Lock(); w.flying -= len(b); w.tell(); w.mu.Unlock() })
+	time.AfterFunc(w.delay, func() { w.mu.Lock(); w.flying, w.heard = w.flying-len(b), time.Now(); w.tell(); w.mu.Unlock() })
 }
 
 // freeze lets nothing arrive; thaw lets everything arrive that was held, as TCP's retransmissions do.
@@ -171,8 +172,12 @@ func (s *simWire) setAhead(bytes int) { s.mu.Lock(); s.ahead = bytes; s.mu.Unloc
 
 func (s *simWire) buffered() bool { return false }
 
-// sinceHeard knows of nothing: simulated paths repair no losses.
-func (s *simWire) sinceHeard() time.Duration { return time.Hour }
+// sinceHeard counts each packet's acknowledgement, as TCP does.
+func (s *simWire) sinceHeard() time.Duration {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	return time.Since(s.out.heard)
+}
 
 func (s *simWire) Close() error {
 	s.out.close()

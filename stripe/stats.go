@@ -76,8 +76,7 @@ func (c *Conn) Stats() []LinkStats {
 
 func (p *path) stats(now time.Time) PathStats {
 	s := PathStats{To: p.to, State: Working, RTT: p.flight.srtt}
-	s.Local, _ = netip.ParseAddrPort(p.wire.LocalAddr().String())
-	s.Remote, _ = netip.ParseAddrPort(p.wire.RemoteAddr().String())
+	s.Local, s.Remote = addrPort(p.wire.LocalAddr()), addrPort(p.wire.RemoteAddr())
 	switch {
 	case p.flight.spent():
 		s.State = Spent

@@ -63,7 +63,13 @@ func (g *gather) flush() error {
 	return err
 }
 
-func newTCPWire(conn *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error) {
+// kernelConn is a connection of the kernel.
+type kernelConn interface {
+	net.Conn
+	syscall.Conn
+}
+
+func newTCPWire(conn kernelConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error) {
 	sys, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -117,23 +123,61 @@ func (w *tcpWire) waitRoom() error {
 	})
 }
 
-// dialTCP makes a wire from a link of this host. rtt is how long the TCP handshake took.
-func dialTCP(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (w *tcpWire, rtt time.Duration, err error) {
+type tcpCarrier struct{}
+
+func (tcpCarrier) dial(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (*opened, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.addr, 0)), Control: from.bind}
 	start := time.Now()
 	conn, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	rtt = time.Since(start)
-	w, err = newTCPWire(conn.(*net.TCPConn), func(c net.Conn) *tls.Conn { return tls.Client(c, conf) })
+	rtt := time.Since(start)
+	o, err := openTCP(ctx, conn.(*net.TCPConn), func(c net.Conn) *tls.Conn { return tls.Client(c, conf) })
+	if err != nil {
+		return nil, fmt.Errorf("TLS handshake with %v: %w", to, err)
+	}
+	o.rtt = rtt
+	return o, nil
+}
+
+// openTCP does the handshake.
+func openTCP(ctx context.Context, conn kernelConn, wrap func(net.Conn) *tls.Conn) (*opened, error) {
+	start := time.Now()
+	w, err := newTCPWire(conn, wrap)
+	if err == nil {
+		err = w.HandshakeContext(ctx)
+	}
 	if err != nil {
 		conn.Close()
-		return nil, 0, err
+		return nil, err
 	}
-	if err := w.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, 0, fmt.Errorf("TLS handshake with %v: %w", to, err)
+	return &opened{wire: w, tls: w.ConnectionState(), rtt: time.Since(start)}, nil
+}
+
+func (tcpCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
 	}
-	return w, rtt, nil
+	return tcpAcceptor{l.(*net.TCPListener), conf}, nil
+}
+
+type tcpAcceptor struct {
+	*net.TCPListener
+	conf *tls.Config
+}
+
+func (a tcpAcceptor) accept() (caller, error) {
+	conn, err := a.AcceptTCP()
+	return tcpCaller{conn, a.conf}, err
+}
+
+type tcpCaller struct {
+	*net.TCPConn
+	conf *tls.Config
+}
+
+func (c tcpCaller) open(ctx context.Context) (*opened, error) {
+	return openTCP(ctx, c.TCPConn, func(raw net.Conn) *tls.Conn { return tls.Server(raw, c.conf) })
 }

@@ -18,7 +18,7 @@ const exitFailed = 1
 
 // farFlags say how to reach the far side, and over which links.
 type farFlags struct {
-	links, ssh, plait, listen string
+	links, ssh, plait, listen, carrier string
 }
 
 func (f *farFlags) add(c *cobra.Command) {
@@ -26,10 +26,14 @@ func (f *farFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.ssh, "rsh", "e", "ssh", "ssh command and its options, separated by spaces")
 	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
 	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
+	c.Flags().StringVar(&f.carrier, "carrier", "", "what goes over each link: tcp (TLS over TCP), quic (over UDP) or sctp (TLS over SCTP) (default tcp)")
 }
 
 func (f *farFlags) options() (o ssh.Options, err error) {
-	o = ssh.Options{Command: strings.Fields(f.ssh), Plait: f.plait, Listen: f.listen}
+	o = ssh.Options{Command: strings.Fields(f.ssh), Plait: f.plait, Listen: f.listen, Carrier: stripe.Carrier(f.carrier)}
+	if err := o.Carrier.Validate(); err != nil {
+		return o, err
+	}
 	if f.links != "" {
 		o.Links, err = stripe.ParseLinks(f.links)
 	}

@@ -80,6 +80,7 @@ func main() {
 	case len(os.Args) > 1 && os.Args[1] == daemon.HelperArgument:
 		os.Exit(daemon.Helper(os.Args[2:]))
 	default:
+		_ = os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true") // it goes to the log, amid the progress of a copy; the guide says it
 		os.Exit(execute(os.Args[1:]))
 	}
 }

@@ -1,6 +1,10 @@
 package bgp
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
 
 const (
 	// turnEvery is the time between two batches of a reflector that does not pause; a batch that is full does not wait for it.
@@ -9,14 +13,10 @@ const (
 	turnsAtOnce = 20
 )
 
-// pace says when a reflector's next batch is due. Its zero value has been quiet for long.
-type pace struct{ spent time.Time } // when all turns taken so far will be paid
+// pace says when a reflector's next batch is due.
+type pace struct{ *rate.Limiter }
+
+func newPace() pace { return pace{rate.NewLimiter(rate.Every(turnEvery), turnsAtOnce)} }
 
 // take takes the next turn and returns how long to wait for it.
-func (p *pace) take(now time.Time) time.Duration {
-	if p.spent.Before(now) {
-		p.spent = now
-	}
-	p.spent = p.spent.Add(turnEvery)
-	return max(0, p.spent.Sub(now)-turnsAtOnce*turnEvery)
-}
+func (p pace) take(now time.Time) time.Duration { return p.ReserveN(now, 1).DelayFrom(now) }

@@ -9,7 +9,7 @@ import (
 
 // After a quiet time everything is handed over at once; who goes on and on gets a turn every 50 ms.
 func TestPace(t *testing.T) {
-	var p pace
+	p := newPace()
 	now := time.Unix(1000, 0)
 	for i := range turnsAtOnce {
 		if wait := p.take(now); wait != 0 {
@@ -65,7 +65,9 @@ func TestFullBatchesDoNotWait(t *testing.T) {
 	w.event("up", 1)
 	session := w.speaker.sessions[0]
 	session.work.Lock()
-	session.pace.spent = time.Now().Add(time.Hour)
+	for range 3600 * int(time.Second/turnEvery) { // an hour of them
+		session.pace.take(time.Now())
+	}
 	session.work.Unlock()
 	var prefixes []string
 	for i := range batchSize {

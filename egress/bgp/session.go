@@ -56,7 +56,7 @@ type limitError struct{ *protocolError }
 func (e limitError) Unwrap() error { return e.protocolError }
 
 func newSession(s *Speaker, r Reflector) *session {
-	out := &session{speaker: s, reflector: r, log: s.config.Log.With("reflector", r.Address)}
+	out := &session{speaker: s, reflector: r, log: s.config.Log.With("reflector", r.Address), pace: newPace()}
 	out.shown.Reflector = r.Address
 	for f := range out.tables {
 		out.tables[f].known = map[routeKey]bool{}

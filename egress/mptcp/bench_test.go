@@ -66,7 +66,7 @@ func BenchmarkChangedAll(b *testing.B) {
 	defer measureCPU(b)()
 	for b.Loop() {
 		m.Changed()
-		for len(m.queue[0]) > 0 {
+		for m.waiting() > 0 {
 			m.Tick(now)
 		}
 	}

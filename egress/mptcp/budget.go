@@ -3,36 +3,32 @@ package mptcp
 import (
 	"net/netip"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// budget is a token bucket: commands per second, a tenth of them at once. A connection that is begun is brought to its end, so it can be overdrawn by
-// the commands of one connection.
+// budget of commands per second, a tenth of them at once. A connection that is begun is brought to its end, so it can be overdrawn by the commands of one
+// connection.
 type budget struct {
-	perSecond float64
-	tokens    float64
-	at        time.Time
+	*rate.Limiter
+	at time.Time // of the last look
+}
+
+func newBudget(perSecond int) budget {
+	return budget{Limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, perSecond/10))}
 }
 
 func (b *budget) left(now time.Time) bool {
-	if b.at.IsZero() {
-		b.tokens = b.perSecond / 10
-	} else if now.After(b.at) {
-		b.tokens = min(b.perSecond/10, b.tokens+now.Sub(b.at).Seconds()*b.perSecond)
-	}
-	if b.at.IsZero() || now.After(b.at) {
-		b.at = now
-	}
-	return b.tokens >= 1
+	b.at = now
+	return b.TokensAt(now) >= 1
 }
 
-func (b *budget) take() { b.tokens-- }
+func (b *budget) take() { b.ReserveN(b.at, 1) }
 
 // next is when there is something left.
 func (b *budget) next(now time.Time) time.Time {
-	if b.left(now) {
-		return now
-	}
-	return now.Add(time.Duration((1-b.tokens)/b.perSecond*float64(time.Second)) + time.Microsecond)
+	wait := time.Duration((1 - b.TokensAt(now)) / float64(b.Limit()) * float64(time.Second))
+	return now.Add(max(0, wait+time.Microsecond))
 }
 
 // prefixSet finds out whether an address is within one of many prefixes: one look-up for each length that occurs.

@@ -77,7 +77,7 @@ func (m *Manager) Act(clients map[netip.Addr]bool, now time.Time) {
 	for client := range clients {
 		for c := range m.from[client] {
 			if c.Client == client {
-				m.reconcile(c, now)
+				m.reconcile(c, failed, now)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 			}
 			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
 				c.subflows = slices.Delete(c.subflows, i, i+1)
-				m.enqueue(c, true) // another address may stand in for the first one's
+				m.enqueue(c, failed) // another address may stand in for the first one's
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type Status struct {
 
 // Status counts; it takes about 10 ns a connection.
 func (m *Manager) Status() Status {
-	s := Status{Waiting: len(m.queue[0]) + len(m.queue[1]), Counts: m.counts}
+	s := Status{Waiting: m.waiting(), Counts: m.counts}
 	for _, c := range m.byToken {
 		if c.closing {
 			s.Closing++

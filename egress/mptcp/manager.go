@@ -43,11 +43,21 @@ type connection struct {
 	Peer
 	ready     bool // established, and neither the kernel's nor fallen back
 	closing   bool // nothing is announced any more, but subflows are closed if their exit fails
-	queued    bool
+	queued    urgency
 	subflows  []Subflow
 	announced []announcement
 	from      []netip.Addr // under which Manager.from has it
 }
+
+// urgency says what is done first.
+type urgency int
+
+const (
+	unqueued urgency = iota
+	failed           // an exit fails the client
+	changed          // something may have to be removed
+	deferred         // what the budget had no room for
+)
 
 type announcement struct {
 	addr netip.Addr
@@ -75,7 +85,7 @@ type Manager struct {
 	ids     map[netip.Addr]uint8
 	byToken map[uint32]*connection
 	from    map[netip.Addr]map[*connection]bool // by the addresses their clients have come from, a second one of a client too
-	queue   [2][]*connection                    // urgent: something may have to be removed; others
+	queue   [deferred + 1][]*connection         // by urgency; a connection that became more urgent is in two
 	repeats [len(repeatAfter)][]later
 	closing []later // when to forget which connection
 	budget  budget
@@ -103,7 +113,7 @@ func New(config Config, kernel Kernel) (*Manager, error) {
 	}
 	return &Manager{
 		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{}, from: map[netip.Addr]map[*connection]bool{},
-		budget: budget{perSecond: float64(config.ChangesPerSecond)},
+		budget: newBudget(config.ChangesPerSecond),
 	}, nil
 }
 
@@ -148,7 +158,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 	switch e.Type {
 	case Established:
 		c.ready = true
-		m.reconcile(c, now)
+		m.reconcile(c, deferred, now)
 	case Closed:
 		m.linger(c, now)
 	case SubEstablished:
@@ -166,7 +176,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 				m.config.Joined(c.Client, e.addr())
 			}
 		}
-		m.reconcile(c, now)
+		m.reconcile(c, deferred, now)
 	case SubClosed:
 		if i := c.find(e.Subflow); i >= 0 {
 			c.subflows = slices.Delete(c.subflows, i, i+1)
@@ -175,7 +185,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 				m.renew(c, e.addr(), now)
 			}
 			if e.addr() == c.Own.Addr() {
-				m.reconcile(c, now)
+				m.reconcile(c, deferred, now)
 			}
 		}
 	}
@@ -186,7 +196,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 func (m *Manager) Resync(all []Connection, now time.Time) {
 	old := m.byToken
 	m.byToken, m.from = make(map[uint32]*connection, len(all)), map[netip.Addr]map[*connection]bool{}
-	m.queue, m.closing = [2][]*connection{}, nil
+	m.queue, m.closing = [deferred + 1][]*connection{}, nil
 	m.counts.Resyncs++
 	for _, k := range all {
 		if !k.Server {
@@ -204,7 +214,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		if k.Closing {
 			m.linger(c, now)
 		}
-		m.enqueue(c, true)
+		m.enqueue(c, changed)
 	}
 	m.Tick(now)
 }
@@ -215,7 +225,7 @@ func (m *Manager) Changed(prefixes ...netip.Prefix) {
 	within := newPrefixSet(prefixes)
 	for _, c := range m.byToken {
 		if len(prefixes) == 0 || within.contains(c.Client) {
-			m.enqueue(c, true)
+			m.enqueue(c, changed)
 		}
 	}
 }
@@ -238,9 +248,9 @@ func (m *Manager) Tick(now time.Time) (next time.Time) {
 		if c == nil {
 			break
 		}
-		m.reconcile(c, now)
+		m.reconcile(c, deferred, now)
 	}
-	if len(m.queue[0])+len(m.queue[1]) > 0 {
+	if m.waiting() > 0 {
 		return m.budget.next(now)
 	}
 	for _, r := range append(m.repeats[:], m.closing) {
@@ -294,29 +304,35 @@ func (c *connection) adopt(exits map[netip.Addr]uint8) {
 	}
 }
 
-func (m *Manager) enqueue(c *connection, urgent bool) {
-	if c.queued {
+func (m *Manager) enqueue(c *connection, u urgency) {
+	if c.queued != unqueued && c.queued <= u {
 		return
 	}
-	c.queued = true
-	i := 1
-	if urgent {
-		i = 0
-	}
-	m.queue[i] = append(m.queue[i], c)
+	c.queued = u
+	m.queue[u] = append(m.queue[u], c)
 }
 
 func (m *Manager) dequeue() *connection {
-	for i, q := range m.queue {
-		if len(q) > 0 {
-			c := q[0]
-			q[0] = nil
-			m.queue[i] = q[1:]
-			c.queued = false
-			return c
+	for u := range m.queue {
+		for len(m.queue[u]) > 0 {
+			c := m.queue[u][0]
+			m.queue[u][0] = nil
+			m.queue[u] = m.queue[u][1:]
+			if c.queued == urgency(u) {
+				c.queued = unqueued
+				return c
+			}
 		}
 	}
 	return nil
+}
+
+// waiting is how many connections are in the queue, those that are in it twice counted twice.
+func (m *Manager) waiting() (n int) {
+	for _, q := range m.queue {
+		n += len(q)
+	}
+	return n
 }
 
 func (c *connection) find(s Subflow) int {

@@ -212,9 +212,43 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// What cannot wait goes before what does, also if it was waiting for its turn already.
+func TestFailuresFirst(t *testing.T) {
+	r := newRig(t, Config{ChangesPerSecond: 100})
+	for i := range uint32(50) {
+		r.handle(r.open(i, "192.0.2.1:80", fmt.Sprintf("198.51.100.%d:1000", i))...)
+	}
+	r.reach(a4)
+	r.m.Changed()
+	r.m.Tick(r.now) // the budget is for 10
+	var waits netip.Addr
+	for token, c := range r.m.byToken {
+		if len(c.announced) == 0 {
+			waits = r.m.byToken[token].Client
+		}
+	}
+	r.m.Act(map[netip.Addr]bool{waits: true}, r.now)
+	before := len(r.log)
+	r.now = r.now.Add(10 * time.Millisecond)
+	r.m.Tick(r.now)
+	for _, c := range r.m.byToken {
+		if c.Client == waits && len(c.announced) == 0 {
+			t.Errorf("the client whose exit fails waits on; %d others were served", len(r.log)-before)
+		}
+	}
+	for range 1000 {
+		r.now = r.m.Tick(r.now)
+	}
+	for _, c := range r.m.byToken {
+		if len(c.announced) == 0 || c.queued != unqueued {
+			t.Errorf("%v is left out in the end", c.Client)
+		}
+	}
+}
+
 // However long nothing was done, no more than a tenth of a second's commands go out at once.
 func TestBudgetDoesNotGather(t *testing.T) {
-	b := budget{perSecond: 100}
+	b := newBudget(100)
 	now := time.Unix(1e9, 0)
 	for _, idle := range []time.Duration{0, time.Hour} {
 		now = now.Add(idle)

@@ -51,7 +51,10 @@ func turnOn(dir, saved string) error {
 	}
 	if _, err := os.Stat(saved); errors.Is(err, fs.ErrNotExist) {
 		// A new file and a rename: half a file would restore nonsense.
-		err := errors.Join(os.WriteFile(saved+".new", []byte(now+"\n"), 0o600), os.Rename(saved+".new", saved))
+		err := os.WriteFile(saved+".new", []byte(now+"\n"), 0o600)
+		if err == nil {
+			err = os.Rename(saved+".new", saved)
+		}
 		if err != nil {
 			return fmt.Errorf("save path manager of MPTCP before changing it: %w", err)
 		}

@@ -176,7 +176,7 @@ func (m *Manager) repeat(now time.Time) {
 			}
 			a := c.announcement(r.addr)
 			if a == nil && r.renew {
-				m.reconcile(c, now) // if it is still wanted
+				m.reconcile(c, deferred, now) // if it is still wanted
 			}
 			if a == nil || a.joined || a.refused {
 				continue
@@ -189,15 +189,15 @@ func (m *Manager) repeat(now time.Time) {
 	}
 }
 
-// reconcile brings one connection to what Reachable says.
-func (m *Manager) reconcile(c *connection, now time.Time) {
+// reconcile brings one connection to what Reachable says, now or when the budget has room again, as urgently as u says then.
+func (m *Manager) reconcile(c *connection, u urgency, now time.Time) {
 	if !c.ready {
 		return
 	}
 	want := m.wanted(c)
 	if !m.budget.left(now) {
 		m.counts.Deferred++
-		m.enqueue(c, false)
+		m.enqueue(c, u)
 		return
 	}
 	m.withdraw(c, want)

@@ -223,11 +223,18 @@ func (s *Service) resync(fresh bool) (end chan error, err error) {
 // Run manages until the context ends, and then leaves the connections as they are: they go on with the subflows they have, until another
 // Service finds them. An error says that the kernel refused to show connections or events.
 func (s *Service) Run(ctx context.Context) error {
-	err := s.run(ctx)
+	return errors.Join(s.run(ctx), s.Close())
+}
+
+// Close gives up what Open got, also without Run. A second call does nothing.
+func (s *Service) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
 	s.ended = true
-	return errors.Join(err, s.events.Close(), s.kernel.conn.Close())
+	return errors.Join(s.events.Close(), s.kernel.conn.Close())
 }
 
 func (s *Service) run(ctx context.Context) error {

@@ -170,6 +170,17 @@ func TestTurnOnAndOff(t *testing.T) {
 			if _, err := os.Stat(saved); err == nil {
 				t.Error("the saved file is still there")
 			}
+			set(c.before)
+			if err := os.Mkdir(saved+".new", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := turnOn(dir, saved); err == nil {
+				t.Error("it was turned on though what was before could not be saved")
+			}
+			if _, err := os.Stat(saved); err == nil {
+				t.Error("what could not be written stands for what was saved")
+			}
+			step("after that", nil, c.before)
 		})
 	}
 	if err := turnOn(t.TempDir(), "saved"); err == nil || !strings.Contains(err.Error(), "5.19") {

@@ -25,6 +25,9 @@ func Netns(tb testing.TB) {
 	}
 }
 
+// Full reports whether this run takes all the time it needs, as that of the last rung does: what is random is tried more often.
+func Full() bool { return os.Getenv("PLAIT_TEST") == "vm" }
+
 // VM skips the test unless PLAIT_TEST is vm. A missing emulator or image is then an error of the test, not a skip.
 func VM(tb testing.TB) {
 	tb.Helper()

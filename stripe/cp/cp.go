@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"plait.dev/plait/stripe"
 )
 
 // Options are for both directions.
@@ -40,27 +42,13 @@ type Progress struct {
 	failures          atomic.Uint64
 }
 
-// Problem is something that was not copied.
-type Problem struct {
-	Path string
-	Why  string
-	Fine bool // it is no failure: a socket, for example
-}
-
 // NewProgress returns a Progress whose problems are told as they happen, by any goroutine.
 func NewProgress(onProblem func(Problem)) *Progress {
 	return &Progress{onProblem: onProblem, started: time.Now()}
 }
 
-// Failures is how many things could not be copied.
+// Failures is how many problems were told, without the fine ones.
 func (p *Progress) Failures() uint64 { return p.failures.Load() }
-
-func (p *Progress) tell(problem Problem) {
-	if !problem.Fine {
-		p.failures.Add(1)
-	}
-	p.onProblem(problem)
-}
 
 // Push copies files of this host to the other end of conn, which runs [Serve]. A problem with one of them does not keep the others
 // from being copied; the error is about the whole.
@@ -102,9 +90,17 @@ func Pull(conn net.Conn, sources []string, to string, opt Options, p *Progress) 
 	return runReceiver(s, r, p)
 }
 
-// Serve does what Push or Pull at the other end of conn asks for, and returns when that is done.
+// Serve does what Push or Pull at the other end of conn asks for, and returns when that is done. What the user hears of at the other end is no
+// error here.
 func Serve(conn io.ReadWriter) error {
-	s := newStream(conn)
+	err := serve(newStream(conn))
+	if errors.As(err, new(*endedError)) || errors.Is(err, stripe.ErrClosedByPeer) {
+		return nil
+	}
+	return err
+}
+
+func serve(s *stream) error {
 	var buf []byte
 	kind, body, err := s.next(&buf)
 	if err != nil {

@@ -397,8 +397,7 @@ func TestPartOfAnother(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, partOf("file")), make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	old := &receiver{root: root}
-	part, err := old.openPart(partOf("file"), 0)
+	part, err := openPart(root, partOf("file"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +418,7 @@ func TestPartOfAnother(t *testing.T) {
 	if err := <-asked; err != nil {
 		t.Fatal(err)
 	}
-	defer in.close()
+	defer rc.drop(in, false)
 	if in.offset != 10 {
 		t.Errorf("it has %d bytes of the file, want 10", in.offset)
 	}

@@ -15,52 +15,51 @@ import (
 	"testing"
 	"time"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
+	"plait.dev/plait/stripe/ssh/sshtest"
 )
 
 // The test binary is also the near side of a copy, ssh, and what ssh starts, each a process that can be killed.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == "-G":
+	if os.Getenv("CP_TEST_NEAR") == "" || len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "-") {
+		sshtest.Main(m, farSide)
+		return
+	}
+	job, err := Parse(os.Args[1:])
+	if err == nil {
+		job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+		err = job.Run(context.Background(), &JSON{Out: os.Stdout})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "near:", err)
 		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == "-T":
-		pid, err := os.Create(os.Getenv("CP_TEST_PID"))
-		if err == nil {
-			err = syscall.Flock(int(pid.Fd()), syscall.LOCK_SH) // until this process has ended
-		}
-		if err == nil {
-			_, err = fmt.Fprint(pid, os.Getpid())
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "far:", err)
-			os.Exit(1)
-		}
-		err = ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, _ string) error {
-			defer c.Close()
-			return Serve(c)
-		}})
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "far:", err)
-			os.Exit(1)
-		}
-	case os.Getenv("CP_TEST_NEAR") != "":
-		job, err := Parse(os.Args[1:])
-		if err == nil {
-			job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
-			err = job.Run(context.Background(), &JSON{Out: os.Stdout})
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "near:", err)
-			os.Exit(1)
-		}
-	default:
-		os.Exit(m.Run())
 	}
 }
 
+// farSide says who it is, in a file that is locked until this process has ended.
+func farSide() ssh.Handler {
+	pid, err := os.Create(os.Getenv("CP_TEST_PID"))
+	if err == nil {
+		err = syscall.Flock(int(pid.Fd()), syscall.LOCK_SH)
+	}
+	if err == nil {
+		_, err = fmt.Fprint(pid, os.Getpid())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "far:", err)
+		os.Exit(1)
+	}
+	return ssh.Handler{One: func(c *stripe.Conn, _ string) error {
+		defer pid.Close()
+		defer c.Close()
+		return Serve(c)
+	}}
+}
+
 // near makes the process of the near side.
-func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
+func near(t testing.TB, args ...string) (cmd *exec.Cmd, farPid func() int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -86,11 +85,15 @@ func near(t *testing.T, args ...string) (cmd *exec.Cmd, farPid func() int) {
 func TestKill(t *testing.T) {
 	from := t.TempDir()
 	r := rand.New(rand.NewPCG(7, 7))
-	const kills = 2
-	sizes := []int{30 << 20, 0, 1, 5 << 20}
+	kills := 2
+	if rung.Full() {
+		kills = 25 // a hundred in all
+	}
+	sizes := []int{0, 1, 5 << 20}
 	for range 200 {
 		sizes = append(sizes, r.IntN(20000))
 	}
+	sizes[len(sizes)/2] = 30 << 20 // some have their names before it, some after
 	contents := map[string][]byte{}
 	for i, n := range sizes {
 		b := make([]byte, n)
@@ -127,12 +130,14 @@ func TestKill(t *testing.T) {
 			if c.pull {
 				args = []string{"host:" + from, to}
 			}
+			whole := 200 * time.Millisecond // what a copy takes, once it is known
 			for range kills {
+				start := time.Now()
 				cmd, farPid := near(t, args...)
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Duration(20+r.IntN(200)) * time.Millisecond)
+				time.Sleep(time.Duration(r.Int64N(int64(whole))))
 				victim := cmd.Process.Pid
 				if c.killFar {
 					victim = farPid()
@@ -141,7 +146,18 @@ func TestKill(t *testing.T) {
 					_ = syscall.Kill(victim, syscall.SIGKILL)
 				}
 				err := cmd.Wait()
-				t.Logf("killed: %v, %d files are whole", err, check(to))
+				n := check(to)
+				t.Logf("killed: %v, %d files are whole", err, n)
+				if err == nil {
+					whole = time.Since(start)
+				} else {
+					whole += whole / 4
+				}
+				if n == len(sizes) { // begin again
+					if err := os.RemoveAll(filepath.Join(to, filepath.Base(from))); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 			cmd, _ := near(t, args...)
 			if out, err := cmd.CombinedOutput(); err != nil {

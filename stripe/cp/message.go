@@ -78,10 +78,10 @@ type begin struct {
 	Offset int64 // 0, or the one wanted
 }
 
-// done ends a file: the SHA-256 of all of it, or why it is broken off.
+// done ends a file: the SHA-256 of all of it, or that the sender breaks it off. It has said why.
 type done struct {
-	Sum   []byte
-	Error string `json:",omitempty"`
+	Sum    []byte `json:",omitempty"`
+	Broken bool   `json:",omitempty"`
 }
 
 type kept struct {
@@ -90,10 +90,11 @@ type kept struct {
 }
 
 type problem struct {
-	ID   uint64 `json:",omitempty"` // of the entry, from the receiver
-	Path string
-	Why  string
-	Fine bool `json:",omitempty"` // it is no failure: sockets are not copied, for example
+	ID   uint64 `json:",omitempty"` // of the entry this answers, from the receiver
+	Path string `json:",omitempty"`
+	Why  string `json:",omitempty"` // nothing: the user knows already
+	Fine bool   `json:",omitempty"` // it is no failure: sockets are not copied, for example
+	Ends bool   `json:",omitempty"` // nothing more can be copied: there is no room, for example
 }
 
 // stream reads and writes messages. Writing may be done by several goroutines.

@@ -39,16 +39,16 @@ const lockWait = 20 * time.Second
 
 // openPart opens a part. Only one copy at a time has it, from before it is read to its end: the far side of an interrupted copy may
 // cut it short between its reading here and the writing of the rest, and would leave a hole that no sum shows.
-func (rc *receiver) openPart(name string, flags int) (*os.File, error) {
+func openPart(dir *os.Root, name string, flags int) (*os.File, error) {
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		f, err := rc.root.OpenFile(name, os.O_RDWR|flags, 0o600)
-		if errors.Is(err, fs.ErrPermission) && rc.root.Chmod(name, 0o600) == nil && time.Since(start) < lockWait {
+		f, err := dir.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK|flags, 0o600) // nothing is asked of the poller then
+		if errors.Is(err, fs.ErrPermission) && dir.Chmod(name, 0o600) == nil && time.Since(start) < lockWait {
 			continue // killed between its mode and its name
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && rc.is(f, name) {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && is(dir, f, name) {
 			return f, nil
 		}
 		f.Close()
@@ -63,39 +63,112 @@ func (rc *receiver) openPart(name string, flags int) (*os.File, error) {
 }
 
 // writeFrom makes the part ready to be written from an offset on.
-func (rc *receiver) writeFrom(in *incoming, at int64) (err error) {
-	if in.part == nil {
-		if in.part, err = rc.openPart(partOf(in.name), os.O_CREATE); err != nil {
-			return err
-		}
+func (rc *receiver) writeFrom(in *incoming, at int64) error {
+	dir, name, err := rc.writing.of(rc.root, in.name)
+	if err == nil && in.part == nil {
+		in.part, err = openPart(dir, partOf(name), os.O_CREATE)
 	}
-	if err = in.part.Truncate(at); err == nil {
-		_, err = in.part.Seek(at, io.SeekStart)
+	if err != nil {
+		return err
 	}
+	if err := in.part.Truncate(at); err != nil {
+		return err
+	}
+	_, err = in.part.Seek(at, io.SeekStart)
 	return err
 }
 
 // is reports whether a name still is the file that was opened by it.
-func (rc *receiver) is(f *os.File, name string) bool {
+func is(dir *os.Root, f *os.File, name string) bool {
 	a, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	b, err := rc.root.Lstat(name)
+	b, err := dir.Lstat(name)
 	return err == nil && os.SameFile(a, b)
+}
+
+// drop closes a part, and removes one that is of no use.
+func (rc *receiver) drop(in *incoming, useless bool) {
+	if in.part == nil {
+		return
+	}
+	if info, err := in.part.Stat(); useless || err == nil && info.Size() == 0 {
+		_ = rc.root.Remove(partOf(in.name))
+	}
+	in.part.Close()
+	in.part = nil
+}
+
+// written reports what went wrong with earlier writes: network file systems tell that there is no room when a file is closed. It is a duplicate
+// that is closed, because the part's lock must hold until it has its name.
+func written(f *os.File) error {
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err == nil {
+		err = syscall.Close(fd)
+	}
+	return err
 }
 
 // commit gives a complete file its mode, time and name.
 func (rc *receiver) commit(in *incoming) error {
-	at := in.name
-	if !in.adopt {
-		at = partOf(in.name)
+	mode, at := fs.FileMode(in.Mode), time.Unix(0, in.MTime)
+	if in.adopt {
+		rc.drop(in, true)
+		if err := rc.root.Chmod(in.name, mode); err != nil {
+			return err
+		}
+		return rc.root.Chtimes(in.name, time.Time{}, at)
 	}
-	if err := rc.root.Chmod(at, fs.FileMode(in.Mode)); err != nil {
+	dir, name, err := rc.writing.of(rc.root, in.name)
+	if err != nil {
 		return err
 	}
-	if err := rc.root.Chtimes(at, time.Time{}, time.Unix(0, in.MTime)); err != nil || in.adopt {
+	part := partOf(name)
+	if err = written(in.part); err == nil {
+		err = in.part.Chmod(mode)
+	}
+	if err == nil {
+		err = dir.Chtimes(part, time.Time{}, at)
+	}
+	if err == nil {
+		err = dir.Rename(part, name)
+	}
+	if err != nil {
 		return err
 	}
-	return rc.root.Rename(at, in.name)
+	in.part.Close()
+	in.part = nil
+	return nil
+}
+
+// folder is the directory that was used last: the next file is most likely in it, too.
+type folder struct {
+	path string
+	dir  *os.Root
+}
+
+// of opens the directory of a name below root, and says what the name is there.
+func (f *folder) of(root *os.Root, name string) (*os.Root, string, error) {
+	at, base := path.Split(name)
+	if at == "" {
+		return root, base, nil
+	}
+	if f.dir != nil && f.path == at {
+		return f.dir, base, nil
+	}
+	f.close()
+	dir, err := root.OpenRoot(at)
+	if err != nil {
+		return nil, "", err
+	}
+	f.path, f.dir = at, dir
+	return dir, base, nil
+}
+
+func (f *folder) close() {
+	if f.dir != nil {
+		f.dir.Close()
+		f.dir = nil
+	}
 }

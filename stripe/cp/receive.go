@@ -10,8 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -26,6 +26,9 @@ type receiver struct {
 	open    map[uint64]*incoming // files that are wanted
 	current *incoming            // the one whose data comes
 	dirs    []entry              // whose modes and times are set at the end
+	lost    string               // the last directory that could not be made
+	asking  folder               // of the last entry
+	writing folder               // of the last file that came
 	lastID  uint64
 }
 
@@ -42,28 +45,22 @@ type incoming struct {
 	failed bool // the sender has been told; what still comes of it is dropped
 }
 
-func (in *incoming) close() {
-	if in.part != nil {
-		in.part.Close()
-	}
-}
-
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
 	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}}
 	var err error
 	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
-		_ = s.send(msgProblem, problem{Path: r.To, Why: cause(err)})
-		_ = s.flush()
-		return fmt.Errorf("%s: %s", r.To, cause(err))
+		return rc.end(r.To, err)
 	}
 	defer rc.root.Close()
+	defer rc.asking.close()
+	defer rc.writing.close()
 	defer func() {
 		for _, in := range rc.open {
-			in.close()
+			rc.drop(in, false)
 		}
 		if rc.current != nil {
-			rc.current.close()
+			rc.drop(rc.current, false)
 		}
 	}()
 	var buf []byte
@@ -84,11 +81,21 @@ func runReceiver(s *stream, r request, p *Progress) error {
 			return err
 		}
 	}
-	rc.finishDirs()
+	if err := rc.finishDirs(); err != nil {
+		return err
+	}
 	if err := s.send(msgBye, struct{}{}); err != nil {
 		return err
 	}
 	return s.flush()
+}
+
+// end ends the copy, and says why.
+func (rc *receiver) end(path string, err error) error {
+	why := advice(err, "write there")
+	_ = rc.s.send(msgProblem, problem{Path: path, Why: why, Ends: true})
+	_ = rc.s.flush()
+	return &endedError{path, why, false}
 }
 
 // place opens the directory to write below, and gives the sources their names in it, as cp(1) does.
@@ -109,11 +116,11 @@ func place(to string, names []string, into bool) (*os.Root, []string, error) {
 		return nil, nil, errors.New("is no directory, and must be one")
 	case errors.Is(err, fs.ErrNotExist) && into:
 		if err := os.Mkdir(to, 0o777); err != nil {
-			return nil, nil, err
+			return nil, nil, absent(filepath.Dir(to), err)
 		}
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		root, err := os.OpenRoot(filepath.Dir(to))
-		return root, []string{filepath.Base(to)}, err
+		return root, []string{filepath.Base(to)}, absent(filepath.Dir(to), err)
 	default:
 		return nil, nil, err
 	}
@@ -136,7 +143,7 @@ func (rc *receiver) take(kind byte, body []byte) error {
 		return err
 	case msgProblem:
 		p, err := decode[problem](kind, body)
-		rc.progress.tell(Problem{p.Path, p.Why, p.Fine})
+		rc.progress.tell(Problem{p.Path, p.Why, p.Fine, true})
 		return err
 	case msgBegin:
 		b, err := decode[begin](kind, body)
@@ -164,10 +171,15 @@ func (rc *receiver) takeEntry(e entry) error {
 	rc.lastID = e.ID
 	name := path.Join(rc.names[e.Source], e.Path)
 	e.Mode &= 0o777
+	if rc.lost != "" && strings.HasPrefix(name, rc.lost+"/") {
+		return rc.leave(e)
+	}
 	var err error
 	switch e.Kind {
 	case isDir:
-		err = rc.makeDir(name, e)
+		if err = rc.makeDir(name, e); err != nil {
+			rc.lost = name
+		}
 	case isLink:
 		err = rc.makeLink(name, e)
 	case isFile:
@@ -181,22 +193,34 @@ func (rc *receiver) takeEntry(e entry) error {
 	return rc.s.send(msgKept, kept{ID: e.ID})
 }
 
-// refuse says that an entry is not copied.
+// refuse says that an entry is not copied, or ends the copy if nothing more can be.
 func (rc *receiver) refuse(e entry, name string, err error) error {
-	p := problem{ID: e.ID, Path: filepath.Join(rc.root.Name(), name), Why: advice(err)}
-	rc.progress.tell(Problem{p.Path, p.Why, false})
+	file := filepath.Join(rc.root.Name(), name)
+	if full(err) {
+		return rc.end(file, err)
+	}
+	why := advice(err, "write there")
+	if e.Kind == isDir {
+		why += "; nothing below it is copied"
+	}
 	if e.Kind == isFile {
 		rc.progress.settle(failed, e.Size)
 	}
+	return rc.tell(problem{ID: e.ID, Path: file, Why: why})
+}
+
+// tell tells the user, and the other end.
+func (rc *receiver) tell(p problem) error {
+	rc.progress.tell(Problem{p.Path, p.Why, p.Fine, false})
 	return rc.s.send(msgProblem, p)
 }
 
-// advice is the cause of an error and what to do.
-func advice(err error) string {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return cause(err) + "; make room and run the same command again, it goes on where it stopped"
+// leave answers an entry that is not copied for a reason the user knows.
+func (rc *receiver) leave(e entry) error {
+	if e.Kind == isFile {
+		rc.progress.settle(failed, e.Size)
 	}
-	return cause(err)
+	return rc.s.send(msgProblem, problem{ID: e.ID})
 }
 
 // makeDir makes a directory that can be written to for now.
@@ -208,7 +232,7 @@ func (rc *receiver) makeDir(name string, e entry) error {
 			return errors.New("is there and no directory")
 		}
 		if err == nil && info.Mode().Perm()&0o700 != 0o700 {
-			err = rc.root.Chmod(name, info.Mode().Perm()|0o700)
+			_ = rc.root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
 		}
 	}
 	if err == nil && name != "." {
@@ -219,17 +243,20 @@ func (rc *receiver) makeDir(name string, e entry) error {
 }
 
 // finishDirs gives directories their modes and times, inner ones first.
-func (rc *receiver) finishDirs() {
-	for i := len(rc.dirs) - 1; i >= 0; i-- {
-		d := rc.dirs[i]
+func (rc *receiver) finishDirs() error {
+	for _, d := range slices.Backward(rc.dirs) {
 		err := rc.root.Chmod(d.Path, fs.FileMode(d.Mode))
 		if err == nil {
 			err = rc.root.Chtimes(d.Path, time.Time{}, time.Unix(0, d.MTime))
 		}
-		if err != nil {
-			rc.progress.tell(Problem{d.Path, cause(err), false})
+		if err == nil {
+			continue
+		}
+		if err := rc.tell(problem{Path: filepath.Join(rc.root.Name(), d.Path), Why: "mode and time are not set: " + cause(err)}); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it.
@@ -250,20 +277,22 @@ func (rc *receiver) makeLink(name string, e entry) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
-	part, err := rc.openPart(partOf(in.name), 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, name, err := rc.asking.of(rc.root, in.name)
+	if err != nil {
 		return rc.refuse(in.entry, in.name, err)
 	}
-	in.part = part
-	info, err := rc.root.Lstat(in.name)
+	if in.part, err = openPart(dir, partOf(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return rc.refuse(in.entry, in.name, err)
+	}
+	info, err := dir.Lstat(name)
 	switch {
 	case err == nil && info.IsDir():
-		in.close()
+		rc.drop(in, false)
 		return rc.refuse(in.entry, in.name, errors.New("a directory is in the way of a file"))
 	case err == nil && info.Mode().IsRegular() && info.Size() == in.Size && !rc.checksum && info.ModTime().UnixNano() == in.MTime:
-		in.close()
+		rc.drop(in, true)
 		if info.Mode().Perm() != fs.FileMode(in.Mode) {
-			if err := rc.root.Chmod(in.name, fs.FileMode(in.Mode)); err != nil {
+			if err := dir.Chmod(name, fs.FileMode(in.Mode)); err != nil {
 				return rc.refuse(in.entry, in.name, err)
 			}
 		}
@@ -271,7 +300,7 @@ func (rc *receiver) ask(in *incoming) error {
 		return rc.s.send(msgKept, kept{in.ID, true})
 	}
 	if err == nil && rc.checksum && info.Mode().IsRegular() && info.Size() == in.Size {
-		if there, err := rc.root.Open(in.name); err == nil {
+		if there, err := dir.Open(name); err == nil {
 			in.adopt = in.keep(there) == nil && in.offset == in.Size
 			there.Close()
 		}
@@ -281,7 +310,7 @@ func (rc *receiver) ask(in *incoming) error {
 	}
 	if !in.adopt && in.part != nil {
 		if err := in.keep(in.part); err != nil {
-			in.close()
+			rc.drop(in, false)
 			return rc.refuse(in.entry, in.name, err)
 		}
 	}
@@ -350,24 +379,19 @@ func (rc *receiver) done(d done) error {
 		return fmt.Errorf("%w: the end of no file", errBroken)
 	}
 	rc.current = nil
-	defer in.close()
-	if in.failed {
-		return nil
-	}
-	var err error
-	whole := in.at == in.Size && bytes.Equal(in.sum.Sum(nil), d.Sum)
-	switch {
-	case d.Error != "":
-		err = errors.New(d.Error)
-	case !whole:
-		err = errors.New("its content is not what was sent; copy it again")
-	default:
-		err = rc.commit(in)
-	}
-	if err != nil {
-		if in.part != nil && (in.at == 0 || d.Error == "" && !whole) {
-			_ = rc.root.Remove(partOf(in.name)) // nothing to go on from
+	if in.failed || d.Broken {
+		rc.drop(in, false)
+		if in.failed {
+			return nil
 		}
+		return rc.leave(in.entry)
+	}
+	if in.at != in.Size || !bytes.Equal(in.sum.Sum(nil), d.Sum) {
+		rc.drop(in, true)
+		return rc.refuse(in.entry, in.name, errors.New("its content is not what was sent; run the same command again"))
+	}
+	if err := rc.commit(in); err != nil {
+		rc.drop(in, false)
 		return rc.refuse(in.entry, in.name, err)
 	}
 	rc.progress.settle(copied, in.Size)

@@ -79,7 +79,7 @@ func (t *Text) line(text string) {
 		fmt.Fprint(t.Out, "\r\x1b[K")
 		t.drawn = false
 	}
-	fmt.Fprintln(t.Out, text)
+	fmt.Fprintln(t.Out, printable(text))
 }
 
 // Progress implements Reporter.

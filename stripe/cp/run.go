@@ -77,7 +77,12 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	p := NewProgress(out.Problem)
+	p := NewProgress(func(p Problem) {
+		if p.Far {
+			p.Path = j.Host + ":" + p.Path
+		}
+		out.Problem(p)
+	})
 	ended, reported := make(chan struct{}), make(chan struct{})
 	go func() { defer close(reported); watch(conn.Conn, p, out, ended) }()
 	if j.Pull {
@@ -95,13 +100,17 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	}
 	close(ended)
 	<-reported
-	if err == nil && p.Failures() > 0 {
+	var known *endedError
+	switch {
+	case errors.As(err, &known) && known.far:
+		known.path = j.Host + ":" + known.path
+	case known != nil:
+	case err != nil:
+		err = fmt.Errorf("%w; run the same command again, it goes on where it stopped", err)
+	case p.Failures() > 0:
 		err = ErrPartly
 	}
 	out.End(snapshot(conn.Conn, p), err)
-	if err != nil && !errors.Is(err, ErrPartly) {
-		err = fmt.Errorf("%w; run the same command again, it goes on where it stopped", err)
-	}
 	return err
 }
 

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -111,9 +113,14 @@ func (se *sender) runHear() error {
 			if err != nil {
 				return err
 			}
-			se.progress.tell(Problem{p.Path, p.Why, p.Fine})
+			if p.Ends {
+				return &endedError{p.Path, p.Why, true}
+			}
+			if p.Why != "" {
+				se.progress.tell(Problem{p.Path, p.Why, p.Fine, true})
+			}
 			if p.ID == 0 {
-				return fmt.Errorf("%s: %s", p.Path, p.Why)
+				continue
 			}
 			if err := se.settle(p.ID, failed); err != nil {
 				return err
@@ -203,17 +210,23 @@ func (se *sender) runData() error {
 	}
 }
 
-// sendFile sends one file. What goes wrong with the file is told to the receiver; an error is the connection's.
+// sendFile sends one file. What goes wrong with the file is told; an error is the connection's.
 func (se *sender) sendFile(o offered, w want, buf []byte) error {
-	f, err := os.Open(o.file)
+	f, err := o.open()
 	if err != nil {
-		return se.abandon(w.ID, err)
+		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
+			return err
+		}
+		return se.abandon(o, err)
 	}
 	defer f.Close()
 	sum := sha256.New()
 	from, err := skip(f, sum, w)
 	if err != nil {
-		return se.abandon(w.ID, err)
+		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
+			return err
+		}
+		return se.abandon(o, err)
 	}
 	if err := se.s.send(msgBegin, begin{w.ID, from}); err != nil {
 		return err
@@ -222,7 +235,7 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 	left := o.Size - from
 	for left > 0 {
 		if !se.isOpen(w.ID) { // the receiver has given it up
-			return se.s.send(msgDone, done{Error: "given up"})
+			return se.s.send(msgDone, done{Broken: true})
 		}
 		n, err := f.Read(buf[:min(left, int64(len(buf)))])
 		if n > 0 {
@@ -238,11 +251,11 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 			break
 		}
 		if err != nil {
-			return se.s.send(msgDone, done{Error: cause(err)})
+			return se.abandon(o, err)
 		}
 	}
-	if info, err := f.Stat(); err != nil || info.Size() != o.Size || info.ModTime().UnixNano() != o.MTime || left > 0 {
-		return se.s.send(msgDone, done{Error: "changed while it was copied; copy it again"})
+	if info, err := f.Stat(); err != nil || left > 0 || !o.is(info) {
+		return se.abandon(o, errChanged)
 	}
 	return se.s.send(msgDone, done{Sum: sum.Sum(nil)})
 }
@@ -254,12 +267,38 @@ func (se *sender) isOpen(id uint64) bool {
 	return ok
 }
 
-// abandon ends a file that cannot be read, before its data.
-func (se *sender) abandon(id uint64, err error) error {
-	if err := se.s.send(msgBegin, begin{ID: id}); err != nil {
+// abandon breaks a file off that has begun.
+func (se *sender) abandon(o offered, err error) error {
+	if err := se.tell(o.file, err); err != nil {
 		return err
 	}
-	return se.s.send(msgDone, done{Error: cause(err)})
+	return se.s.send(msgDone, done{Broken: true})
+}
+
+// tick is more than the coarsest of the kernel's clocks for files (4 ms with CONFIG_HZ=250, 10 ms with 100).
+const tick = 20 * time.Millisecond
+
+// open opens what was offered. It does not wait for the other end of a pipe, nor follow a link, that has come in its place. Two changes within one
+// tick of the kernel's clock look like one, so a file that has just been changed is read a moment later.
+func (o offered) open() (*os.File, error) {
+	f, err := os.OpenFile(o.file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errVanished
+	case errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO): // a link, a socket
+		return nil, errChanged
+	case err != nil:
+		return nil, err
+	}
+	if age := time.Since(time.Unix(0, o.MTime)); age >= 0 && age < tick {
+		time.Sleep(tick - age)
+	}
+	return f, nil
+}
+
+// is reports whether a file still is as it was offered.
+func (o offered) is(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() == o.Size && info.ModTime().UnixNano() == o.MTime
 }
 
 // skip reads what the receiver has already into the sum. If it is not the same, the file is sent from its beginning.

@@ -53,14 +53,14 @@ func (se *sender) runWalk() {
 			}
 			switch {
 			case err != nil:
-				return se.problem(file, err)
+				return se.tell(file, err)
 			case relErr != nil:
-				return se.problem(file, relErr)
+				return se.tell(file, relErr)
 			}
 			id++
 			e, err := describe(file, d)
 			if err != nil {
-				return se.problem(file, err)
+				return se.tell(file, err)
 			}
 			e.ID, e.Source, e.Path = id, i, filepath.ToSlash(rel)
 			return se.offer(offered{e, file})
@@ -76,8 +76,6 @@ func (se *sender) runWalk() {
 	se.mu.Unlock()
 	se.fail(err)
 }
-
-var errNotCopied = errors.New("neither file, directory nor link: not copied")
 
 // describe makes the entry of a file.
 func describe(file string, d fs.DirEntry) (e entry, err error) {
@@ -100,20 +98,11 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 	return e, err
 }
 
-// problem tells the user, and the other end, that something cannot be read.
-func (se *sender) problem(file string, err error) error {
-	p := problem{Path: file, Why: cause(err), Fine: errors.Is(err, errNotCopied)}
-	se.progress.tell(Problem{p.Path, p.Why, p.Fine})
+// tell tells the user, and the other end, that something is not sent.
+func (se *sender) tell(file string, err error) error {
+	p := problem{Path: file, Why: advice(err, "read it"), Fine: errors.Is(err, errNotCopied)}
+	se.progress.tell(Problem{p.Path, p.Why, p.Fine, false})
 	return se.s.send(msgProblem, p)
-}
-
-// cause is an error without the path it names.
-func cause(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Op + ": " + p.Err.Error()
-	}
-	return err.Error()
 }
 
 // offer sends an entry when few enough are open.

@@ -65,23 +65,27 @@ func unpack(out io.Writer, from io.Reader) (status int, err error) {
 	}
 }
 
-// blocks makes blocks of what is written.
-type blocks struct{ to io.Writer }
+// blocks makes blocks of what is written, each in one write: a length by itself would be sent by itself, perhaps over another link.
+type blocks struct {
+	to  io.Writer
+	buf []byte
+}
 
-func (b blocks) Write(p []byte) (int, error) {
+func (b *blocks) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if _, err := b.to.Write(binary.BigEndian.AppendUint32(nil, uint32(len(p)))); err != nil {
+	b.buf = append(binary.BigEndian.AppendUint32(b.buf[:0], uint32(len(p))), p...)
+	if _, err := b.to.Write(b.buf); err != nil {
 		return 0, err
 	}
-	return b.to.Write(p)
+	return len(p), nil
 }
 
 // Serve is the other end: it runs the command. Its standard error is this process's.
 func Serve(conn net.Conn, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = blocks{conn}, os.Stderr
+	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err

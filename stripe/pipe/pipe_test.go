@@ -8,20 +8,14 @@ import (
 
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
+	"plait.dev/plait/stripe/ssh/sshtest"
 )
 
 // The test binary is also ssh and the far side.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == "-G":
-		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == "-T":
-		if err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{One: func(c *stripe.Conn, run string) error { return Serve(c, run) }}); err != nil {
-			os.Exit(1)
-		}
-	default:
-		os.Exit(m.Run())
-	}
+	sshtest.Main(m, func() ssh.Handler {
+		return ssh.Handler{One: func(c *stripe.Conn, run string) error { return Serve(c, run) }}
+	})
 }
 
 func TestRun(t *testing.T) {

@@ -16,20 +16,14 @@ import (
 	"golang.org/x/net/proxy"
 
 	"plait.dev/plait/stripe/ssh"
+	"plait.dev/plait/stripe/ssh/sshtest"
 )
 
 // The test binary is also ssh and the far side.
 func TestMain(m *testing.M) {
-	switch {
-	case len(os.Args) > 1 && os.Args[1] == "-G":
-		os.Exit(1)
-	case len(os.Args) > 1 && os.Args[1] == "-T":
-		if err := ssh.Serve(os.Stdin, os.Stdout, ssh.Handler{Many: Serve}); err != nil {
-			os.Exit(1)
-		}
-	default:
-		os.Exit(m.Run())
-	}
+	sshtest.Main(m, func() ssh.Handler {
+		return ssh.Handler{Many: Serve}
+	})
 }
 
 func TestProgramsGoThrough(t *testing.T) {

@@ -27,17 +27,16 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
 	}
 	key := stripe.NewKey()
-	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}}
+	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}, Carrier: o.Carrier}
 	if !o.Many {
 		cfg.MaxConns = 1
 	}
 	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
 	if err != nil {
-		_ = send(out, answer{Error: err.Error()})
-		return err
+		return send(out, answer{Error: err.Error()})
 	}
 	defer l.Close()
-	if err := send(out, answer{Key: key.Public(), Peers: l.Peers()}); err != nil {
+	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier}); err != nil {
 		return err
 	}
 	orphaned := make(chan struct{})

@@ -39,22 +39,25 @@ type Options struct {
 	Plait   string                   // the program there; "": plait
 	Listen  string                   // the address it listens at, host:port; "": all, any free port
 	Links   map[string]stripe.Policy // links of this host; see stripe.Config
+	Carrier stripe.Carrier           // what paths are made of, at both ends
 	Run     string                   // a shell command the far side is to connect with; "": it copies files
 	Many    bool                     // the far side takes many connections, and relays each to where it asks for
 }
 
 // offer goes to the far side, answer comes from there.
 type offer struct {
-	Key    stripe.PublicKey
-	Listen string
-	Run    string
-	Many   bool
+	Key     stripe.PublicKey
+	Listen  string
+	Carrier stripe.Carrier `json:",omitempty"`
+	Run     string
+	Many    bool
 }
 
 type answer struct {
-	Key   stripe.PublicKey
-	Peers []stripe.Peer
-	Error string
+	Key     stripe.PublicKey
+	Peers   []stripe.Peer
+	Carrier stripe.Carrier `json:",omitempty"` // as offered; a release that knows but one leaves it out
+	Error   string
 }
 
 // Far is plait on the far side, and the ssh that started it.
@@ -96,16 +99,21 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Run: opt.Run, Many: opt.Many})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, Many: opt.Many})
 	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
+	if err == nil && a.Carrier != opt.Carrier {
+		err = fmt.Errorf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier)
+	}
 	if err != nil {
 		f.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		} else if !errors.As(err, new(refusedError)) {
+			err = said(cmd.ProcessState.ExitCode(), command[0], plait, host, err)
 		}
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
-	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links}
+	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
 	f.peers = withName(ctx, a.Peers, command, host)
 	return f, nil
 }
@@ -114,7 +122,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 	c, err := stripe.DialPeers(ctx, f.cfg, f.peers)
 	if err != nil {
-		return nil, fmt.Errorf("%w\nthe far side listens on TCP port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, port(f.peers))
+		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))
 	}
 	go func() { <-f.ended; c.SetPatience(orphanPatience) }()
 	return c, nil
@@ -195,12 +203,32 @@ func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
 		return a, err
 	}
 	if err := receive(bufio.NewReader(out), &a); err != nil {
-		return a, fmt.Errorf("no answer: %w; is plait installed there, in the PATH of ssh (--remote-plait names it)?", err)
+		return a, err
 	}
 	if a.Error != "" {
-		return a, errors.New(a.Error)
+		return a, refusedError(a.Error)
 	}
 	return a, nil
+}
+
+// refusedError is what the far side says.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// said is what ssh's status tells when there was no answer. ssh ends with the status of what it ran, or 255; shells with 126 and 127 for what cannot be run.
+func said(status int, ssh, plait, host string, err error) error {
+	switch status {
+	case 255:
+		return fmt.Errorf("%s did not get there; what it says is above (try: %s %s true)", ssh, ssh, host)
+	case 126, 127:
+		return fmt.Errorf("there is no %s that can be run; install plait there, or say where it is with --remote-plait", plait)
+	case 0:
+		return errors.New("it ended without an answer; see that nothing in the shell's start-up files there ends it")
+	case -1: // it did not end by itself
+		return fmt.Errorf("no answer: %w", err)
+	}
+	return fmt.Errorf("it ended with status %d; what it says is above. Another release of plait, perhaps: use the same at both ends", status)
 }
 
 func send(w io.Writer, v any) error {

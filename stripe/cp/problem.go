@@ -1,0 +1,82 @@
+package cp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"unicode"
+)
+
+// Problem is something that was not copied.
+type Problem struct {
+	Path string
+	Why  string // and what to do
+	Fine bool   // it is no failure: a socket, for example
+	Far  bool   // the path is at the other end
+}
+
+func (p *Progress) tell(problem Problem) {
+	if !problem.Fine {
+		p.failures.Add(1)
+	}
+	p.onProblem(problem)
+}
+
+// endedError is why no more can be copied although the connection works: there is no room, or no such directory. It says what to do.
+type endedError struct {
+	path, why string
+	far       bool // the path is at the other end
+}
+
+func (e *endedError) Error() string { return printable(e.path + ": " + e.why) }
+
+var (
+	errNotCopied = errors.New("neither file, directory nor link: not copied")
+	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")
+	errVanished  = errors.New("was removed since the copy began")
+)
+
+// advice is the cause of an error and what to do. need is what must be allowed.
+func advice(err error, need string) string {
+	switch {
+	case full(err):
+		return cause(err) + "; make room and run the same command again, it goes on where it stopped"
+	case errors.Is(err, fs.ErrPermission):
+		return cause(err) + "; the user who copies must be allowed to " + need
+	case errors.Is(err, syscall.EROFS):
+		return cause(err) + "; copy to another directory"
+	}
+	return cause(err)
+}
+
+// full reports whether an error is a want of room, which other files would meet, too.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// absent says so of a directory that is needed.
+func absent(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no such file or directory: make %s first", dir)
+	}
+	return err
+}
+
+// cause is an error without the path it names.
+func cause(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Op + ": " + p.Err.Error()
+	}
+	return err.Error()
+}
+
+// printable is text of the other end, without what would command a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) || r == '\n' {
+			return r
+		}
+		return '?'
+	}, text)
+}

@@ -1,0 +1,335 @@
+package cp
+
+import (
+	"bytes"
+	"errors"
+
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// inside runs the test in a process of its own, as a user without rights who has a file system of his own. It returns true there.
+func inside(t *testing.T, user int) bool {
+	t.Helper()
+	if os.Getenv("CP_TEST_INSIDE") != "" {
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "CP_TEST_INSIDE=yes")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getgid(), Size: 1}},
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = cmd.Start()
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) {
+		t.Skipf("this kernel gives no user namespaces: %v", err)
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return false
+}
+
+// write makes a file, and the directories it is in.
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// whole fails for a file that has its name and not its content.
+func whole(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(to, func(file string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".plait-part-") {
+			return err
+		}
+		rel, _ := filepath.Rel(to, file)
+		got, err := os.ReadFile(file)
+		if want, e := os.ReadFile(filepath.Join(from, rel)); err != nil || e != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, not as they should be; %v", rel, len(got), errors.Join(err, e))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	if !inside(t, 0) {
+		return
+	}
+	from, disk := filepath.Join(t.TempDir(), "from"), t.TempDir()
+	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, 0) })
+	for name, n := range map[string]int{"a": 1 << 20, "b": 3 << 20, "c/d": 100, "e": 1 << 20} {
+		write(t, filepath.Join(from, name), string(random8(n)))
+	}
+	for way, run := range map[string]func() (*Progress, []Problem, error){
+		"push": func() (*Progress, []Problem, error) { return push(t, Options{}, disk, from) },
+		"pull": func() (*Progress, []Problem, error) { return pull(t, disk, from) },
+	} {
+		if err := syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=3m"); err != nil {
+			t.Fatal(err)
+		}
+		_, problems, err := run()
+		if err == nil || !strings.Contains(err.Error(), "/b") || !strings.Contains(err.Error(), "make room") || len(problems) > 0 {
+			t.Errorf("%s: %v, %v; want one message, to make room", way, err, problems)
+		}
+		whole(t, from, filepath.Join(disk, "from"))
+		if err := syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=30m"); err != nil {
+			t.Fatal(err)
+		}
+		p, problems, err := run()
+		if err != nil || len(problems) > 0 || p.SentBytes.Load() > 4<<20 {
+			t.Errorf("%s, with room: %d bytes sent, %v, %v", way, p.SentBytes.Load(), problems, err)
+		}
+		same(t, from, filepath.Join(disk, "from"))
+		if err := os.RemoveAll(filepath.Join(disk, "from")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func random8(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * i >> 8)
+	}
+	return b
+}
+
+func TestPermissionDenied(t *testing.T) {
+	if !inside(t, 65534) {
+		return
+	}
+	base := t.TempDir()
+	from, to := filepath.Join(base, "from"), filepath.Join(base, "to")
+	for _, name := range []string{"fine", "unreadable", "closed/file", "d/file", "e/deep/file", "f/part", "replaced"} {
+		write(t, filepath.Join(from, name), name)
+	}
+	write(t, filepath.Join(to, "from/replaced"), "old")
+	write(t, filepath.Join(to, "from/f", partOf("part")), "")
+	for _, dir := range []string{"d", "e"} {
+		if err := os.MkdirAll(filepath.Join(to, "from", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modes := map[string]fs.FileMode{from + "/unreadable": 0, from + "/closed": 0, from + "/d": 0o500, to + "/from/replaced": 0, to + "/from/f/" + partOf("part"): 0}
+	for name, mode := range modes {
+		if err := os.Chmod(name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, problems, err := push(t, Options{}, to, from)
+	if err != nil || len(problems) != 2 {
+		t.Errorf("%+v, %v; want two", problems, err)
+	}
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Path, from) || !strings.Contains(p.Why, "must be allowed to read it") {
+			t.Errorf("%+v", p)
+		}
+	}
+	whole(t, from, filepath.Join(to, "from"))
+	for name := range modes {
+		mode := fs.FileMode(0o644)
+		if strings.HasSuffix(name, "/closed") || strings.HasSuffix(name, "/d") {
+			mode = 0o755
+		}
+		if err := os.Chmod(name, mode); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if _, problems, err := push(t, Options{}, to, from); err != nil || len(problems) > 0 {
+		t.Errorf("allowed: %v, %v", problems, err)
+	}
+	same(t, from, filepath.Join(to, "from"))
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(to, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		source, to string
+		want       string
+	}{{"fine", "/to", "write there"}, {"e", "/to", "nothing below it is copied"}, {"fine", "/to/new/", "write there"}} {
+		_, problems, err := push(t, Options{}, base+c.to, filepath.Join(from, c.source))
+		if err != nil {
+			problems = append(problems, Problem{Path: err.Error(), Why: err.Error(), Far: true})
+		}
+		if len(problems) != 1 || !strings.Contains(problems[0].Path, to) || !strings.Contains(problems[0].Why, c.want) || !problems[0].Far {
+			t.Errorf("%s to %s: %+v; want one with %q", c.source, c.to, problems, c.want)
+		}
+	}
+}
+
+// whenConn does something once: before more than so many bytes are written, or when a file is asked for.
+type whenConn struct {
+	net.Conn
+	left int // 0: when a file is asked for
+	once sync.Once
+	do   func()
+}
+
+func (c *whenConn) Write(p []byte) (int, error) {
+	if c.left > 0 && c.left <= len(p) {
+		c.once.Do(c.do)
+	}
+	c.left -= min(c.left, len(p))
+	return c.Conn.Write(p)
+}
+
+func (c *whenConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.left == 0 && bytes.Contains(p[:n], []byte{msgWant, 0, 0, 0}) {
+		c.once.Do(c.do)
+	}
+	return n, err
+}
+
+// A source that changes while it is sent is told, has its name only with what it was or is, and is whole after the next copy.
+func TestSourceChanges(t *testing.T) {
+	const n = 2 << 20
+	was, is := random8(n), bytes.Repeat([]byte("new"), n/2)
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for what, c := range map[string]struct {
+		after  int // bytes sent; 0: it has been offered
+		change func(file string)
+		want   string // of the problem
+		gone   bool
+	}{
+		"grows": {n / 2, func(file string) {
+			f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+			must(err)
+			_, err = f.WriteString("more")
+			must(errors.Join(err, f.Close()))
+		}, "run the same command again", false},
+		"shrinks":   {n / 2, func(file string) { must(os.Truncate(file, n/4)) }, "run the same command again", false},
+		"rewritten": {n / 2, func(file string) { must(os.WriteFile(file, is[:n], 0o644)) }, "run the same command again", false},
+		"replaced": {n / 2, func(file string) {
+			must(os.WriteFile(file+"+", is, 0o644))
+			must(os.Rename(file+"+", file))
+		}, "", false},
+		"removed":          {n / 2, func(file string) { must(os.Remove(file)) }, "", true},
+		"removed before":   {0, func(file string) { must(os.Remove(file)) }, "was removed", true},
+		"rewritten before": {0, func(file string) { must(os.WriteFile(file, is, 0o644)) }, "run the same command again", false},
+		"a pipe before": {0, func(file string) {
+			must(os.Remove(file))
+			must(syscall.Mkfifo(file, 0o644))
+		}, "run the same command again", true},
+		"a link before": {0, func(file string) {
+			must(os.Remove(file))
+			must(os.Symlink("/etc/passwd", file))
+		}, "run the same command again", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
+			file, copied := filepath.Join(from, "file"), filepath.Join(to, "from/file")
+			write(t, file, string(was))
+			near, far := net.Pipe()
+			go func() { _ = Serve(far); far.Close() }()
+			var problems []Problem
+			changed := false
+			change := &whenConn{Conn: near, left: c.after, do: func() {
+				time.Sleep(2 * tick)
+				c.change(file)
+				changed = true
+			}}
+			err := Push(change, []string{from}, to, Options{}, NewProgress(func(p Problem) { problems = append(problems, p) }))
+			near.Close()
+			if err != nil || !changed {
+				t.Errorf("changed: %v, %v", changed, err)
+			}
+			if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Why, c.want) || problems[0].Path != file || problems[0].Far) {
+				t.Errorf("%+v, want %q", problems, c.want)
+			}
+			if got, err := os.ReadFile(copied); err == nil && !bytes.Equal(got, was) && !bytes.Equal(got, is) {
+				t.Errorf("%d bytes are neither what it was nor what it is", len(got))
+			}
+			if _, problems, err := push(t, Options{}, to, from); err != nil || slices.ContainsFunc(problems, func(p Problem) bool { return !p.Fine }) {
+				t.Errorf("again: %v, %v", problems, err)
+			}
+			if !c.gone {
+				same(t, from, filepath.Join(to, "from"))
+			}
+		})
+	}
+}
+
+// Two changes within one tick of the kernel's clock leave the same time: a file is read when that tick has passed.
+func TestSourceJustWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "content")
+	at := time.Now()
+	if err := os.Chtimes(file, at, at); err != nil {
+		t.Fatal(err)
+	}
+	f, err := offered{entry{MTime: at.UnixNano()}, file}.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if age := time.Since(at); age < tick {
+		t.Errorf("open %v after the change, want %v", age, tick)
+	}
+}
+
+// Clocks of files may be wrong: what is told apart is times, not before and after.
+func TestWrongClocks(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
+	for name, at := range map[string]time.Time{"future": time.Now().AddDate(80, 0, 0), "past": time.Unix(-1e9, 5), "zero": time.Unix(0, 0)} {
+		write(t, filepath.Join(from, name), name)
+		if err := os.Chtimes(filepath.Join(from, name), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []uint64{3, 0} {
+		p, problems, err := push(t, Options{}, to, from)
+		if err != nil || len(problems) > 0 || p.Copied.Load() != want {
+			t.Errorf("%d files copied, %v, %v", p.Copied.Load(), problems, err)
+		}
+		same(t, from, filepath.Join(to, "from"))
+	}
+}
+
+// What the other end says cannot command the terminal.
+func TestPrintable(t *testing.T) {
+	var out strings.Builder
+	text := &Text{Out: &out}
+	text.Problem(Problem{Path: "\x1b]0;title\a", Why: "ü\u202e\r"})
+	if got := out.String(); got != "plait: ?]0;title?: ü??\n" {
+		t.Errorf("%q", got)
+	}
+}
