@@ -161,7 +161,7 @@ func (a *acks) summary() *AckpathSummary {
 
 // explain leaves what is about one connection, or one host at the other end. Ways are those to hosts in it.
 func (s AckpathStatus) explain(of string) (AckpathStatus, error) {
-	matches := func(local, remote netip.AddrPort) bool { return false }
+	var matches func(local, remote netip.AddrPort) bool
 	if host, err := netip.ParseAddr(of); err == nil {
 		matches = func(_, remote netip.AddrPort) bool { return remote.Addr() == host.Unmap() }
 	} else if name, err := ParseSocket(of); err == nil && name.cookie == 0 {

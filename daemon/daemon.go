@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -239,6 +240,14 @@ func (d *Daemon) close() error {
 	return errors.Join(d.acks.close(), d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
 }
 
+// questions are those of the daemon and of its levers.
+func (d *Daemon) questions() *http.ServeMux {
+	m := handler(d)
+	d.exits.questions(m)
+	d.acks.questions(m)
+	return m
+}
+
 // watch keeps the heartbeat going until ctx ends or a part of plait fails.
 func (d *Daemon) watch(ctx context.Context, failed <-chan error) error {
 	tick := time.NewTicker(beatEvery)
@@ -315,10 +324,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	running.Go(func() { failed <- d.runSamples() })
 	running.Go(func() { failed <- d.kernel.helper.watch(ctx) })
-	questions := handler(d)
-	d.exits.questions(questions)
-	d.acks.questions(questions)
-	running.Go(func() { failed <- serve(ctx, control, questions) })
+	running.Go(func() { failed <- serve(ctx, control, d.questions()) })
 	if metrics != nil {
 		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
 	}
