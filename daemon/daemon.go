@@ -215,7 +215,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{options: o, kernel: k, upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[destination]PrefixStatus{}, compared: time.Now(), every: minSampleEvery}
+	d := &Daemon{options: o, kernel: k, acks: openAcks(c, k, o.Log), upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[destination]PrefixStatus{}, compared: time.Now(), every: minSampleEvery}
 	err = d.install(c)
 	if err == nil {
 		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
@@ -287,7 +287,6 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	d, err := open(c, o)
 	if err == nil {
-		d.acks = openAcks(c, d.kernel, o.Log)
 		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
 		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
 		switch {
