@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 )
 
 // Where plait looks and listens if nothing else is configured.
@@ -120,6 +121,11 @@ func (c Config) levers() []Lever {
 		all = append(all, c.Congestion.For(r))
 	}
 	return all
+}
+
+// takes says whether there is any connection the lever congestion does not leave alone.
+func (c Config) takes() bool {
+	return slices.ContainsFunc(c.levers(), func(l Lever) bool { return l.Mode != Off })
 }
 
 // Overrides are what the command line says against the file. They last as long as the daemon, over reloads: a reload must not

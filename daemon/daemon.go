@@ -207,6 +207,9 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
 	}
+	if c.takes() && registered() {
+		return nil, errTaken
+	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
 		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
@@ -220,8 +223,8 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err == nil {
 		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
 	}
-	if err == nil {
-		err = k.hook(c.Cgroup)
+	if err == nil && c.takes() {
+		err = k.engage(c.Cgroup)
 	}
 	if err == nil {
 		err = k.pass(passTake)

@@ -292,7 +292,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A second daemon is refused, and does no harm to the first.
+// A second daemon that would take connections is refused, and does no harm to the first.
 func TestSecondDaemon(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
@@ -302,7 +302,7 @@ func TestSecondDaemon(t *testing.T) {
 		"same control socket":    {p.Path(), "another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down"},
 		"another control socket": {filepath.Join(h.dir, "other"), "register congestion control plait: there is one already: another plait is up"},
 	} {
-		_, err := h.try(second.control, "  mode: off")
+		_, err := h.try(second.control, takeAll)
 		if err == nil || !strings.Contains(err.Error(), second.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want one line with %q in it", name, err, second.says)
 		}
@@ -318,6 +318,26 @@ func TestSecondDaemon(t *testing.T) {
 		h.uses(name+", new", h.connect(0, ""), bpf.Name, bpf.Name)
 		h.uses(name+", open", c, bpf.Name, bpf.Name)
 	}
+	h.transfers("with the first daemon", c)
+}
+
+// A second daemon that leaves connections alone comes up, as a namespace that only copies ACKs needs it, and leaves alone those of the first, too: when it comes, when it goes, and when it is told to
+// take some.
+func TestSecondDaemonOff(t *testing.T) {
+	h := newHost(t)
+	h.up(takeAll)
+	c := h.connect(0, "")
+	second, err := h.try(filepath.Join(h.dir, "other"), "  mode: off")
+	h.must(err)
+	h.uses("beside it, new", h.connect(0, ""), bpf.Name, bpf.Name)
+	h.uses("beside it, open", c, bpf.Name, bpf.Name)
+	h.write(second.config, filepath.Join(h.dir, "other"), takeAll)
+	if err := second.Reload(); err == nil || !strings.Contains(err.Error(), "takes effect when plait starts") {
+		t.Errorf("told to take connections: %v", err)
+	}
+	_, err = second.Stop(t.Context())
+	h.must(errors.Join(err, second.cmd.Wait()))
+	h.uses("after it, open", c, bpf.Name, bpf.Name)
 	h.transfers("with the first daemon", c)
 }
 

@@ -107,6 +107,9 @@ func (d *Daemon) Reload() error {
 	if err != nil {
 		return err
 	}
+	if c.takes() && !d.kernel.takes { // the right to is given away
+		return fmt.Errorf("%s: congestion was off for all connections when plait came up, and takes effect when plait starts: run plait down and plait up", d.options.ConfigPath)
+	}
 	if err := d.install(c); err != nil {
 		return err
 	}

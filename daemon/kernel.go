@@ -35,6 +35,7 @@ type kernel struct {
 	hooked  io.Closer   // the hook of hook
 	samples *ringbuf.Reader
 	control bpf.Control
+	takes   bool    // connections; if not, those of another plait are none of its business
 	linked  bool    // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
 	helper  *helper // visits other network namespaces; nil: this process does
 	tracing error   // why bursts of held-out connections cannot be timed, if they cannot
@@ -43,9 +44,9 @@ type kernel struct {
 // errTaken is why a second plait cannot come up.
 var errTaken = fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
 
-// loadKernel loads the programs (bpf.Load) and registers the congestion control. No socket uses it yet.
+// loadKernel loads the programs (bpf.Load); before Linux 6.4 that registers the congestion control. No socket uses it yet.
 func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
-	if registered() {
+	if !linked && registered() {
 		return nil, errTaken
 	}
 	control.Generation, control.Comparison = 1, 1 // what the kernel half has not seen yet is 0
@@ -78,15 +79,6 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 			err = errors.Join(err, loaded.Close())
 		}
 	}()
-	if linked {
-		err := k.attach("congestion control")(link.AttachStructOps(link.StructOpsOptions{Map: k.Maps[bpf.Name]}))
-		if errors.Is(err, unix.EEXIST) {
-			return nil, errTaken
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	if k.tracing == nil {
 		for _, name := range tracing {
 			if err := k.attach("tracing")(link.AttachTracing(link.TracingOptions{Program: k.Programs[name]})); err != nil {
@@ -147,6 +139,22 @@ func (k *kernel) hook(cgroup string) error {
 	}
 	k.hooked = l
 	return nil
+}
+
+// engage registers the congestion control, whose name is one for all network namespaces, and begins to take connections.
+func (k *kernel) engage(cgroup string) error {
+	k.takes = true
+	if k.linked {
+		err := k.attach("congestion control")(link.AttachStructOps(link.StructOpsOptions{Map: k.Maps[bpf.Name]}))
+		if errors.Is(err, unix.EEXIST) {
+			k.takes = false // those that have it are another plait's
+			return errTaken
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return k.hook(cgroup)
 }
 
 // beat tells the kernel half that the daemon lives, and how often it wants samples.

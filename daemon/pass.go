@@ -21,6 +21,9 @@ const (
 
 // pass visits the TCP sockets of this network namespace, and of all others that can be found.
 func (k *kernel) pass(what uint32) error {
+	if !k.takes {
+		return nil
+	}
 	if err := k.Variables["plait_pass"].Set(what); err != nil {
 		return fmt.Errorf("set what the pass over all sockets does: %w", err)
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -107,19 +106,22 @@ func (n *network) emulatedTotals(name string, forward bool) func() measure.Total
 	}
 }
 
-// fairness computes Jain's index over the goodput of the named applications.
-func (c *cell) fairness(names []string) {
+// fairness compares the goodputs of the applications, and of the connections in measured, that measure.jain names.
+func (c *cell) fairness(measured []result.Series) {
+	names := c.spec.Measure.Jain
 	var series []result.Series
-	for _, s := range c.out.Series {
-		if name, ok := strings.CutSuffix(s.Name, ".goodput_mbps"); ok && slices.Contains(names, name) {
-			series = append(series, s)
+	for _, name := range names {
+		for _, s := range slices.Concat(c.out.Series, measured) {
+			if s.Name == name+".goodput_mbps" {
+				series = append(series, s)
+			}
 		}
 	}
-	over, mean, least := measure.Jain(series...)
-	if len(series) < len(names) || math.IsNaN(mean) {
+	shares := measure.Jain(c.spec.Measure.JainFromS, series...)
+	if len(series) < len(names) || len(shares.Index.Values) == 0 {
 		c.fail(fmt.Errorf("jain of %v: no second in which all of them have goodput", names))
 		return
 	}
-	over.Name = "jain"
-	c.add("fairness", map[string]float64{"jain_mean": mean, "jain_min": least}, []result.Series{over}, nil)
+	c.add("fairness", map[string]float64{"jain_mean": shares.Mean, "jain_min": shares.Lowest, "ratio_max": shares.RatioMax,
+		"double_percent": shares.DoublePercent}, []result.Series{shares.Index}, nil)
 }

@@ -210,8 +210,8 @@ func (c *cell) measureConfig() measure.Config {
 // collect ends the measurement.
 func (c *cell) collect() (*result.Cell, map[string][]byte, error) {
 	out, err := c.record.Stop()
-	if names := c.spec.Measure.Jain; len(names) > 0 {
-		c.fairness(names)
+	if out != nil && len(c.spec.Measure.Jain) > 0 {
+		c.fairness(out.Series)
 	}
 	if err := errors.Join(append(c.invalid, err, c.network.broken)...); err != nil {
 		return nil, nil, err

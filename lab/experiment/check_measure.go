@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,11 +31,14 @@ func (c *checker) checkJain() {
 	names := c.spec.Measure.Jain
 	for i, name := range names {
 		path := fmt.Sprintf("measure.jain.%d", i)
-		app := c.spec.Apps[name]
+		owner, isFlow := ownerOf(name)
+		app := c.spec.Apps[owner]
 		switch {
 		case slices.Contains(names[:i], name):
 			c.add(path, "%s is listed twice", name)
-		case c.known(path, "application", name, c.declared) && app != nil && !app.hasGoodput():
+		case isFlow && !c.spec.Measure.Sockets:
+			c.add(path, "connections such as %s are followed with measure.sockets only", name)
+		case c.known(path, "application", owner, c.declared) && app != nil && !app.hasGoodput() && !isFlow:
 			c.add(path, "%s has no goodput: the lab does not count what a %s receives", name, app.Type)
 		}
 	}
@@ -43,9 +47,23 @@ func (c *checker) checkJain() {
 	}
 }
 
+// ownerOf is the application of connection or subflow application/k, or of the name of an application itself.
+func ownerOf(name string) (app string, isFlow bool) {
+	if !flowName.MatchString(name) {
+		return name, false
+	}
+	app, _, _ = strings.Cut(name, "/")
+	return app, true
+}
+
+var flowName = regexp.MustCompile(`^[^/]+/[1-9][0-9]*$`)
+
 // presentJain leaves fairness to the applications that are in the cell; one alone has none.
 func presentJain(spec *Spec) {
-	spec.Measure.Jain = slices.DeleteFunc(spec.Measure.Jain, func(name string) bool { return spec.Apps[name] == nil })
+	spec.Measure.Jain = slices.DeleteFunc(spec.Measure.Jain, func(name string) bool {
+		app, _ := ownerOf(name)
+		return spec.Apps[app] == nil
+	})
 	if len(spec.Measure.Jain) < 2 {
 		spec.Measure.Jain = nil
 	}

@@ -128,6 +128,8 @@ func TestJainOfThoseThere(t *testing.T) {
 	refuses(t, file("one, tow"), "measure.jain.1: there is no application tow; did you mean two?")
 	refuses(t, file("one, tool"), "measure.jain.1: tool has no goodput")
 	refuses(t, file("one, one"), "measure.jain.1: one is listed twice")
+	refuses(t, file("one, two/1"), "measure.jain.1: connections such as two/1 are followed with measure.sockets only")
+	refuses(t, file("one, tow/1"), "measure.jain.1: ")
 	refuses(t, file("one"), "measure.jain: fairness needs two applications")
 }
 

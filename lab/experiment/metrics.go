@@ -121,6 +121,8 @@ var queueMetrics = metricGroup{"every link of two ends, with measure.links", []M
 var fairnessMetrics = metricGroup{"fairness, with measure.jain", []Metric{
 	{"jain_mean", "", "Mean over time of Jain's index of the applications' goodputs (Jain, Chiu, Hawe 1984)."},
 	{"jain_min", "", "Smallest value of the index."},
+	{"ratio_max", "", "Largest ratio of the last one's goodput to the first's in one second; below 0.012 Mbit/s counts as that."},
+	{"double_percent", "%", "Seconds in which the last one had more than twice the goodput of the first."},
 }}
 
 // fairness is the name the metrics of measure.jain have in a result.

@@ -351,8 +351,10 @@ type Measure struct {
 	Probe bool `json:"probe,omitempty"`
 	// Pcap lists node/link captures to keep, e.g. client/access.
 	Pcap []string `json:"pcap,omitempty"`
-	// Jain computes Jain's index over time for those of these applications that are in the cell, if two are, as fairness.jain_mean and a series.
+	// Jain compares per second those of these applications that are in the cell, if two are: Jain's index and the ratio of the last to the first. name/k is connection or subflow k of an application and needs sockets.
 	Jain []string `json:"jain,omitempty"`
+	// JainFromS leaves out the seconds that begin before this one.
+	JainFromS float64 `json:"jain_from_s,omitempty" jsonschema:"minimum=0,maximum=86400"`
 }
 
 // Bound is a condition on the means over the seeds, at every point of the matrix.

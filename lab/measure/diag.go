@@ -39,7 +39,8 @@ type diag struct {
 	lost, retrans         uint32 // packets
 	rttUS                 uint32
 	bytesAcked            uint64
-	subflow               bool // of an MPTCP connection, which token tells
+	resent, spurious      uint32 // segments
+	subflow               bool   // of an MPTCP connection, which token tells
 	token                 uint32
 }
 
@@ -83,7 +84,7 @@ func parseDiag(msg []byte) (d diag, err error) {
 // parseInfo reads a struct tcp_info, which only ever grows at its end.
 func (d *diag) parseInfo(b []byte) error {
 	var info unix.TCPInfo
-	if need := unsafe.Offsetof(info.Bytes_received); uintptr(len(b)) < need {
+	if need := unsafe.Offsetof(info.Reord_seen); uintptr(len(b)) < need {
 		return fmt.Errorf("read tcp_info: %d bytes, want %d", len(b), need)
 	}
 	u32 := func(offset uintptr) uint32 { return binary.NativeEndian.Uint32(b[offset:]) }
@@ -91,6 +92,7 @@ func (d *diag) parseInfo(b []byte) error {
 	d.lost, d.retrans = u32(unsafe.Offsetof(info.Lost)), u32(unsafe.Offsetof(info.Retrans))
 	d.rttUS = u32(unsafe.Offsetof(info.Rtt))
 	d.ssthresh, d.cwnd = u32(unsafe.Offsetof(info.Snd_ssthresh)), u32(unsafe.Offsetof(info.Snd_cwnd))
+	d.resent, d.spurious = u32(unsafe.Offsetof(info.Total_retrans)), u32(unsafe.Offsetof(info.Dsack_dups))
 	d.bytesAcked = binary.NativeEndian.Uint64(b[unsafe.Offsetof(info.Bytes_acked):])
 	return nil
 }

@@ -6,30 +6,50 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// Jain computes Jain's fairness index (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984) of goodput series for every second
-// in which all of them have values: (sum x)^2 / (n sum x^2) with x the mean goodput of the second, from 1/n (one has all)
-// to 1 (equal shares). Seconds in which nobody gets anything are left out. Without any second mean and lowest are NaN.
-func Jain(series ...result.Series) (index result.Series, mean, lowest float64) {
-	index = result.Series{Name: "fairness.jain", Values: []float64{}}
+// Shares is how goodputs compare second by second.
+type Shares struct {
+	// Index is Jain's fairness index (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984), (sum x)^2 / (n sum x^2) with x the mean goodput of the second: from 1/n (one has all) to 1 (equal shares).
+	Index result.Series
+	// Mean and Lowest are of Index; NaN without any second.
+	Mean, Lowest float64
+	// RatioMax is the largest ratio of the last series' goodput to the first's in a second.
+	RatioMax float64
+	// DoublePercent is the share of the seconds in which that ratio is above 2.
+	DoublePercent float64
+}
+
+// leastMbps stands for all goodputs below it in a ratio: one packet of 1500 bytes a second.
+const leastMbps = 0.012
+
+// Jain compares series of goodput in Mbit/s in every second from fromS on in which all of them have values. Seconds in which nobody gets anything are left out.
+func Jain(fromS float64, series ...result.Series) Shares {
+	s := Shares{Index: result.Series{Name: "jain", Values: []float64{}}, Lowest: math.NaN()}
 	seconds := 0
 	means := make([][]float64, len(series))
-	for i, s := range series {
-		means[i] = perSecond(s)
+	for i, one := range series {
+		means[i] = perSecond(one)
 		seconds = max(seconds, len(means[i]))
 	}
-	sum, lowest := 0.0, math.NaN()
-	for second := range seconds {
+	sum, double := 0.0, 0.0
+	for second := int(math.Ceil(fromS)); second < seconds; second++ {
 		j, ok := jainOf(means, second)
 		if !ok {
 			continue
 		}
 		sum += j
-		if len(index.Values) == 0 || j < lowest {
-			lowest = j
+		if len(s.Index.Values) == 0 || j < s.Lowest {
+			s.Lowest = j
 		}
-		index.TimesS, index.Values = append(index.TimesS, float64(second+1)), append(index.Values, round(j))
+		s.Index.TimesS, s.Index.Values = append(s.Index.TimesS, float64(second+1)), append(s.Index.Values, round(j))
+		ratio := max(means[len(means)-1][second], leastMbps) / max(means[0][second], leastMbps)
+		s.RatioMax = max(s.RatioMax, ratio)
+		if ratio > 2 {
+			double++
+		}
 	}
-	return index, sum / float64(len(index.Values)), lowest
+	n := float64(len(s.Index.Values))
+	s.Mean, s.DoublePercent = sum/n, 100*double/n
+	return s
 }
 
 // perSecond is the mean of a series in every second of the timeline, NaN where it has no value. The value of an interval

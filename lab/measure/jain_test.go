@@ -14,15 +14,15 @@ func halves(startS float64, values ...float64) result.Series {
 
 func TestJain(t *testing.T) {
 	// Seconds: equal; 3:1; all zero; one alone; then only the first has values.
-	index, mean, lowest := Jain(
+	s := Jain(0,
 		halves(0.5, 4, 6, 6, 6, 0, 0, 9, 9, 1, 1),
 		halves(0.5, 5, 5, 2, 2, 0, 0, 0, 0))
 	want := []float64{1, round(8.0 * 8 / (2 * (36 + 4))), 0.5}
-	if !slices.Equal(index.TimesS, []float64{1, 2, 4}) || !slices.Equal(index.Values, want) {
-		t.Errorf("index %v at %v, want %v", index.Values, index.TimesS, want)
+	if !slices.Equal(s.Index.TimesS, []float64{1, 2, 4}) || !slices.Equal(s.Index.Values, want) {
+		t.Errorf("index %v at %v, want %v", s.Index.Values, s.Index.TimesS, want)
 	}
-	if math.Abs(mean-(1+0.8+0.5)/3) > 1e-12 || lowest != 0.5 {
-		t.Errorf("mean %v, lowest %v", mean, lowest)
+	if math.Abs(s.Mean-(1+0.8+0.5)/3) > 1e-12 || s.Lowest != 0.5 {
+		t.Errorf("mean %v, lowest %v", s.Mean, s.Lowest)
 	}
 }
 
@@ -30,16 +30,28 @@ func TestJainTimes(t *testing.T) {
 	// 0.1 s steps are not exact in binary: the tenth value still belongs to the first second.
 	a := result.Series{StartS: 0.1, StepS: 0.1, Values: slices.Repeat([]float64{1}, 20)}
 	b := result.Series{TimesS: []float64{1, 2}, Values: []float64{1, 3}}
-	index, _, _ := Jain(a, b)
+	index := Jain(0, a, b).Index
 	if !slices.Equal(index.TimesS, []float64{1, 2}) || !slices.Equal(index.Values, []float64{1, 0.8}) {
 		t.Errorf("index %v at %v", index.Values, index.TimesS)
+	}
+	if later := Jain(0.5, a, b); !slices.Equal(later.Index.TimesS, []float64{2}) || later.Mean != 0.8 {
+		t.Errorf("from 0.5 s on: %v, mean %v", later.Index.TimesS, later.Mean)
 	}
 }
 
 func TestJainOfNothing(t *testing.T) {
 	for _, series := range [][]result.Series{nil, {halves(0.5, 0, 0), halves(0.5, 0, 0)}} {
-		if index, mean, lowest := Jain(series...); len(index.Values) != 0 || !math.IsNaN(mean) || !math.IsNaN(lowest) {
-			t.Errorf("%v: %v %v %v", series, index, mean, lowest)
+		if s := Jain(0, series...); len(s.Index.Values) != 0 || !math.IsNaN(s.Mean) || !math.IsNaN(s.Lowest) {
+			t.Errorf("%v: %v", series, s)
 		}
+	}
+}
+
+// The ratio is that of the last to the first, in either order of size; a second without a packet has the ratio of one.
+func TestShareRatio(t *testing.T) {
+	first, last := halves(0.5, 4, 4, 2, 2, 0, 0, 3, 3), halves(0.5, 1, 1, 4, 4, 0.06, 0.06, 7, 7)
+	s := Jain(0, first, last)
+	if math.Abs(s.RatioMax-5) > 1e-9 || s.DoublePercent != 50 { // 1/4, 2, 0.06/0.012, 7/3
+		t.Errorf("largest ratio %v, above 2 in %v %%", s.RatioMax, s.DoublePercent)
 	}
 }

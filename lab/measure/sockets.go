@@ -48,6 +48,8 @@ type flow struct {
 	local, remote netip.AddrPort
 	first         int // index of the first value
 	acked         uint64
+	resent        uint32
+	spurious      uint32
 	values        [len(quantities)][]float64
 }
 
@@ -58,7 +60,12 @@ var quantities = [...]struct{ name, unit string }{
 	{"inflight_packets", "packets"},
 	{"srtt_ms", "ms"},
 	{"goodput_mbps", "Mbit/s"},
+	{"retransmits", "packets"},
+	{"spurious_retransmits", "packets"},
 }
+
+// firstCount is the first of the quantities that count what happened in the interval.
+const firstCount = 5
 
 func openSockets(cfg Config) (*sockets, error) {
 	s := &sockets{cfg: cfg, flows: map[uint64]*flow{}, count: map[connection]int{}, most: make([]int, len(cfg.Apps))}
@@ -78,7 +85,10 @@ func openSockets(cfg Config) (*sockets, error) {
 		byNS[app.FromNS].apps = append(byNS[app.FromNS].apps, i)
 	}
 	// What connections have already delivered is not goodput of the first interval.
-	if err := s.each(func(app int, d *diag) { s.flow(app, d).acked = d.bytesAcked }); err != nil {
+	if err := s.each(func(app int, d *diag) {
+		f := s.flow(app, d)
+		f.acked, f.resent, f.spurious = d.bytesAcked, d.resent, d.spurious
+	}); err != nil {
 		return nil, s.close(err)
 	}
 	return s, nil
@@ -151,7 +161,7 @@ func (s *sockets) sample(k int, elapsed time.Duration) error {
 	return err
 }
 
-// record adds the values of index k. Where a sample was left out, the value is repeated.
+// record adds the values of index k. Where a sample was left out, the value is repeated, but not what was counted.
 func (f *flow) record(k int, d *diag, elapsed time.Duration) {
 	if f.first < 0 {
 		f.first = k
@@ -160,11 +170,14 @@ func (f *flow) record(k int, d *diag, elapsed time.Duration) {
 		d.ssthresh = 0
 	}
 	now := [len(quantities)]float64{float64(d.cwnd), float64(d.ssthresh), d.inflight(), float64(d.rttUS) / 1000,
-		mbps(d.bytesAcked-f.acked, elapsed)}
-	f.acked = d.bytesAcked
+		mbps(d.bytesAcked-f.acked, elapsed), float64(d.resent - f.resent), float64(d.spurious - f.spurious)}
+	f.acked, f.resent, f.spurious = d.bytesAcked, d.resent, d.spurious
 	for q, v := range now {
 		for f.first+len(f.values[q]) <= k {
 			f.values[q] = append(f.values[q], v)
+			if q >= firstCount {
+				v = 0
+			}
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 func TestFlowRecord(t *testing.T) {
 	const every = 100 * time.Millisecond
 	f := &flow{first: -1}
-	f.record(3, &diag{cwnd: 10, ssthresh: tcpInfiniteSsthresh, unacked: 4, rttUS: 20500, bytesAcked: 125000}, every)
-	f.record(6, &diag{cwnd: 20, ssthresh: 15, unacked: 9, sacked: 2, rttUS: 30000, bytesAcked: 500000}, 3*every) // 4 and 5 were left out
+	f.record(3, &diag{cwnd: 10, ssthresh: tcpInfiniteSsthresh, unacked: 4, rttUS: 20500, bytesAcked: 125000, resent: 3}, every)
+	f.record(6, &diag{cwnd: 20, ssthresh: 15, unacked: 9, sacked: 2, rttUS: 30000, bytesAcked: 500000, resent: 5, spurious: 1}, 3*every) // 4 and 5 were left out
 	// 125000 bytes in 0.1 s are 10 Mbit/s, 375000 in 0.3 s again.
-	want := [len(quantities)][]float64{{10, 20, 20, 20}, {0, 15, 15, 15}, {4, 7, 7, 7}, {20.5, 30, 30, 30}, {10, 10, 10, 10}}
+	want := [len(quantities)][]float64{{10, 20, 20, 20}, {0, 15, 15, 15}, {4, 7, 7, 7}, {20.5, 30, 30, 30}, {10, 10, 10, 10}, {3, 2, 0, 0}, {0, 1, 0, 0}}
 	for q := range want {
 		if f.first != 3 || !slices.Equal(f.values[q], want[q]) {
 			t.Errorf("%s from %d: %v, want %v", quantities[q].name, f.first, f.values[q], want[q])
