@@ -355,7 +355,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		_ = s.send(msgEntry, entry{ID: 2, Path: "way", Kind: isLink, Target: outside})
 		_ = s.send(msgEntry, entry{ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1})
 		_ = s.send(msgBegin, begin{ID: 3})
-		_ = s.sendBytes(msgData, []byte("x"))
+		_ = s.sendBytes(msgData, append(make([]byte, headBytes), 'x'))
 		_ = s.send(msgDone, done{Sum: []byte("x")})
 		_ = s.send(msgEnd, struct{}{})
 		_ = s.flush()

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -125,25 +124,4 @@ func TestHostCopiesOverBothLinks(t *testing.T) {
 			t.Errorf("%s: %d links", name, len(end.Links))
 		}
 	}
-}
-
-// BenchmarkHostCopy copies 1 GB over two links without a limit: rate, CPU of both sides together, and the memory of the larger one.
-func BenchmarkHostCopy(b *testing.B) {
-	h := newHosts(b, "")
-	dir := b.TempDir()
-	const n = 1 << 30
-	random(b, filepath.Join(dir, "file"), n)
-	b.SetBytes(n)
-	var user, sys time.Duration
-	kb := int64(0)
-	for b.Loop() {
-		_ = os.Remove(filepath.Join(dir, "copy"))
-		_, state := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
-		user += state.UserTime()
-		sys += state.SystemTime()
-		kb = max(kb, state.SysUsage().(*syscall.Rusage).Maxrss)
-	}
-	b.ReportMetric(user.Seconds()/float64(b.N), "user-s/op")
-	b.ReportMetric(sys.Seconds()/float64(b.N), "sys-s/op")
-	b.ReportMetric(float64(kb)/1024, "MB-of-memory")
 }

@@ -29,6 +29,9 @@ const (
 const (
 	maxControl = 64 << 10  // of a JSON body; paths have up to 4096 bytes
 	dataBytes  = 128 << 10 // of file in a message
+	headBytes  = 5         // kind and length
+	// readBytes is read ahead: many small messages. The rest of a large one goes where it belongs without another copy.
+	readBytes = 16 << 10
 )
 
 // request says what the near side wants.
@@ -105,7 +108,7 @@ type stream struct {
 }
 
 func newStream(rw io.ReadWriter) *stream {
-	return &stream{r: bufio.NewReaderSize(rw, dataBytes), w: bufio.NewWriterSize(rw, dataBytes)}
+	return &stream{r: bufio.NewReaderSize(rw, readBytes), w: bufio.NewWriterSize(rw, dataBytes)}
 }
 
 // send writes a message. It may stay in the buffer until flush.
@@ -117,16 +120,19 @@ func (s *stream) send(kind byte, body any) error {
 	if len(b) > maxControl {
 		return fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, len(b), maxControl)
 	}
-	return s.sendBytes(kind, b)
+	return s.sendBytes(kind, append(make([]byte, headBytes, headBytes+len(b)), b...))
 }
 
+// sendBytes writes a message whose body follows headBytes of room. One of dataBytes is not copied to the buffer.
 func (s *stream) sendBytes(kind byte, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	head := [5]byte{kind}
-	binary.BigEndian.PutUint32(head[1:], uint32(len(b)))
-	if _, err := s.w.Write(head[:]); err != nil {
-		return err
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-headBytes))
+	if len(b) > dataBytes {
+		if err := s.w.Flush(); err != nil {
+			return err
+		}
 	}
 	_, err := s.w.Write(b)
 	return err
@@ -143,7 +149,7 @@ func (s *stream) idle() bool { return s.r.Buffered() == 0 }
 
 // next reads a message. The body is valid until the next call; buf holds it and grows as needed.
 func (s *stream) next(buf *[]byte) (kind byte, body []byte, err error) {
-	var head [5]byte
+	var head [headBytes]byte
 	if _, err := io.ReadFull(s.r, head[:]); err != nil {
 		return 0, nil, ended(err)
 	}

@@ -179,7 +179,7 @@ func (p *Progress) settle(how outcome, size int64) {
 
 // runData sends the files that are wanted until there are no more.
 func (se *sender) runData() error {
-	buf := make([]byte, dataBytes)
+	buf := make([]byte, headBytes+dataBytes)
 	for {
 		se.mu.Lock()
 		if len(se.wanted) == 0 {
@@ -237,11 +237,11 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 		if !se.isOpen(w.ID) { // the receiver has given it up
 			return se.s.send(msgDone, done{Broken: true})
 		}
-		n, err := f.Read(buf[:min(left, int64(len(buf)))])
+		n, err := f.Read(buf[headBytes:min(headBytes+left, int64(len(buf)))])
 		if n > 0 {
-			sum.Write(buf[:n])
+			sum.Write(buf[headBytes : headBytes+n])
 			left -= int64(n)
-			if err := se.s.sendBytes(msgData, buf[:n]); err != nil {
+			if err := se.s.sendBytes(msgData, buf[:headBytes+n]); err != nil {
 				return err
 			}
 			se.progress.Bytes.Add(int64(n))
