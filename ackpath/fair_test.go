@@ -17,7 +17,7 @@ type cell struct {
 	steer, control, ss, ca bool
 	factor float64
 	lateStart float64
-	pulse, dither bool
+	pulse, dither, strict bool
 	pace, share float64
 	gamma float64
 }
@@ -38,6 +38,7 @@ func run(c cell, seeds int, from, until float64) (a, b, jain float64, boosted fl
 		fl[1].pulse = c.pulse && c.steer
 		fl[1].gamma = c.gamma
 		fl[1].pace = c.pace
+		fl[1].strict = c.strict
 		fl[1].share = c.share
 		fl[1].dither = c.dither
 		fl[0].start(s.random.Float64() + c.lateStart)
@@ -77,8 +78,8 @@ func TestExplore(t *testing.T) {
 	fmt.Sscan(os.Getenv("LATE"), &late)
 	seeds := 6
 	fmt.Sscan(os.Getenv("SEEDS"), &seeds)
-	for _, cubic := range []bool{false, true} {
-		for _, rtt := range []int{100, 250, 350} {
+	for _, cubic := range []bool{os.Getenv("CUBIC")!=""} {
+		for _, rtt := range []int{350, 250} {
 			for _, q := range []int{5, 30, 150} {
 				base := cell{rttMs: rtt, queue: q, cubic: cubic, quickMs: 5, lateStart: late, factor: 100}
 				from, until := 5.0, 120.0
@@ -86,6 +87,7 @@ func TestExplore(t *testing.T) {
 					from, until = late, late+120
 				}
 				a0, b0, j0, _ := run(base, seeds, from, until)
+				a0 = (a0+b0)/2
 				line := fmt.Sprintf("cubic=%-5v rtt=%d q=%-4d none %.2f/%.2f J%.3f %v", cubic, rtt, q, a0, b0, j0, cuts)
 				for _, v := range variants {
 					c := base
@@ -106,9 +108,9 @@ var variants = []struct {
 	set  func(*cell)
 }{
 	{"fair", func(c *cell) { c.control, c.pace = true, 1.05 }},
-	{"ss", func(c *cell) { c.control, c.pace, c.ss, c.factor = true, 1.05, true, 100 }},
-	{"ss+ca7/8", func(c *cell) { c.control, c.pace, c.ss, c.ca, c.factor, c.share = true, 1.05, true, true, 2, 0.875 }},
-	{"ss+ca3/4", func(c *cell) { c.control, c.pace, c.ss, c.ca, c.factor, c.share = true, 1.05, true, true, 2, 0.75 }},
+	{"fair1.2", func(c *cell) { c.control, c.pace = true, 1.2 }},
+	{"ss", func(c *cell) { c.control, c.pace, c.ss, c.factor, c.strict = true, 1.05, true, 100, true }},
+	{"ss+ca3/4", func(c *cell) { c.control, c.pace, c.ss, c.ca, c.factor, c.share, c.strict = true, 1.05, true, true, 2, 0.75, true }},
 }
 
 func alone(c cell, todo int, drop bool) (done, recover float64, util float64) {
@@ -118,6 +120,7 @@ func alone(c cell, todo int, drop bool) (done, recover float64, util float64) {
 		f.lead = f.rtt/2 - c.quickMs/1000
 		f.control, f.honestSS, f.honestCA, f.factor, f.pace, f.share = c.control, c.ss, c.ca, c.factor, c.pace, c.share
 	}
+	f.strict = c.strict
 	f.start(0)
 	if !drop {
 		s.run(200)

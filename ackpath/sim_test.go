@@ -157,6 +157,8 @@ type flow struct {
 	trace func(f *flow)
 	onDrop func(int)
 	arrival float64
+	strict bool
+	roundMax, lastMax float64
 	pace, share, roundMin, lastMin float64
 	nextSend float64
 	wake bool
@@ -283,6 +285,7 @@ func (f *flow) ack(id int) {
 	}
 	f.minrtt = math.Min(f.minrtt, rtt)
 	f.roundMin = math.Min(f.roundMin, rtt)
+	f.roundMax = math.Max(f.roundMax, rtt)
 	rate := float64(f.delivered-p.delivered) / rtt
 	_ = rate
 	f.trainN++
@@ -328,6 +331,7 @@ func (f *flow) ack(id int) {
 	if f.now-f.roundAt > f.srtt {
 		f.roundAt = f.now
 		f.lastMin, f.roundMin = f.roundMin, 1e9
+		f.lastMax, f.roundMax = f.roundMax, 0
 	}
 	if f.trace != nil {
 		f.trace(f)
@@ -364,7 +368,11 @@ func (f *flow) hasten(rtt float64) float64 {
 	if !f.control || f.lead == 0 {
 		return 1
 	}
-	quiet := math.Min(f.roundMin, f.lastMin)-f.minrtt < math.Max(math.Min(f.minrtt/16, 0.016), 0.004)
+	worst := math.Min(f.roundMin, f.lastMin)
+	if f.strict {
+		worst = math.Max(f.roundMax, f.lastMax)
+	}
+	quiet := worst-f.minrtt < math.Max(math.Min(f.minrtt/16, 0.016), 0.004)
 	b := 1 / f.ratio()
 	if f.cwnd < f.ssthresh {
 		if f.honestSS && quiet {
