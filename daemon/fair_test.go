@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"math"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -10,9 +11,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
-	"plait.dev/plait/internal/rung"
 )
 
 // fairState is what leads found of the last subflow it saw under the fair control.
@@ -121,24 +122,68 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 // A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
 // what is in flight. Its window is that share of the algorithm's.
 func TestFairControl(t *testing.T) {
-	rung.Netns(t)
 	const lead = 40 * time.Millisecond
 	h := newHost(t)
 	h.multipath = true
-	h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_no_ssthresh_metrics_save", []byte("0"), 0) })
-	h.ip("-n " + h.ns + " route replace local 127.0.0.1 dev lo table local ssthresh 4") // no slow start, in which growth may be faster
-	h.up(takeAll + "\n  policy: fixed:reno")
-	tell := h.leads(h.mapOf("plait_ack_nativ"), h.mapOf("plait_fairs"), lead)
-	c := h.connect(0, "")
-	h.transfers("before", c)
+	h.ip("-n " + h.ns + " link set lo mtu 1500")
+	h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_slow_start_after_idle", []byte("0"), 0) })
+	c := h.connect(0, otherChoice)
+	h.eventually(20*time.Second, "CUBIC has ended slow start, in which growth may be faster", func() bool {
+		h.transfers("before plait", c)
+		return h.window(c.server) >= h.threshold(c.server)
+	})
+	k := h.loaded("fixed:reno")
+	h.in(func() error { return k.pass(passTake) })
+	tell := h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
 	tell()
 	h.transfers("the lead is told", c)
 	before := tell()
-	h.transfers("under the fair control", c)
+	for range 10 {
+		h.transfers("under the fair control", c)
+		tell()
+	}
 	after := tell()
 	t.Logf("before %+v, after %+v", before, after)
-	delivered := float64(after.Delivered - before.Delivered)
-	if want := math.Sqrt(float64(before.Native)*float64(before.Native) + 2*delivered); math.Abs(float64(after.Native)-want) > want/10 {
-		t.Errorf("the algorithm's window grew from %d to %d packets while %.0f were delivered, want %.0f", before.Native, after.Native, delivered, want)
+	if before.Native <= before.Shown {
+		t.Fatalf("the subflow is not under the fair control: %+v", before)
 	}
+	grown := float64(after.Native)*float64(after.Native) - float64(before.Native)*float64(before.Native)
+	if delivered := float64(after.Delivered - before.Delivered); grown/delivered > 2.1 || grown <= 0 {
+		t.Errorf("the algorithm's window grew from %d to %d packets while %.0f were delivered: its square by %.2f a packet, want up to 2, as much as the window was the limit", before.Native, after.Native, delivered, grown/delivered)
+	}
+	rtt := float64(after.SRTT8) / 8
+	if want := float64(after.Native) * rtt / (rtt + float64(lead.Microseconds())); math.Abs(float64(after.Shown)-want) > 1+want/10 {
+		t.Errorf("the socket's window is %d packets, want %.1f of %d at a round trip of %.0f us", after.Shown, want, after.Native, rtt)
+	}
+}
+
+// threshold is ssthresh of a connection's first subflow, packets.
+func (h *host) threshold(c *net.TCPConn) (packets uint32) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	var info *unix.TCPInfo
+	h.must(raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
+	h.must(err)
+	return info.Snd_ssthresh
+}
+
+// loaded is the kernel half without a daemon, with one policy for all connections of the host.
+func (h *host) loaded(name string) (k *kernel) {
+	h.Helper()
+	var fallback [16]uint8
+	copy(fallback[:], otherChoice)
+	cgroup, err := cgroupID(h.cgroup)
+	h.must(err)
+	spec, linked, err := bpf.Load()
+	h.must(err)
+	p, err := compile(Lever{Mode: On, Policy: name})
+	h.must(err)
+	h.in(func() (err error) {
+		k, err = loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: fallback, Cgroup: cgroup})
+		return err
+	})
+	h.Cleanup(func() { k.Close() })
+	h.must(k.setPolicy(0, p.kernel))
+	return k
 }
