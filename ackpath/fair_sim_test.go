@@ -303,9 +303,13 @@ func (f *flow) reduce() {
 
 // hasten is by how much growth is faster than without copies.
 func (f *flow) hasten() float64 {
-	quiet := f.pastRTT > 0 && math.Max(f.roundRTT, f.pastRTT)-f.minRTT < math.Max(math.Min(f.minRTT/16, 0.016), 0.004)
+	if !f.fair || !f.haste || f.pastRTT == 0 {
+		return 1
+	}
+	queue := math.Max(f.roundRTT, f.pastRTT) - f.minRTT
+	bound := math.Min(math.Max(f.minRTT/32, 0.004), 0.008)
 	switch {
-	case !f.fair || !f.haste || !quiet:
+	case queue >= bound:
 		return 1
 	case f.cwnd < f.ssthresh:
 		return 1 / f.ratio()

@@ -27,9 +27,9 @@ enum {
 	FAIR_LEAD_SHIFT = 3,		   /* an eighth of the round trip: growth would differ by a quarter */
 	FAIR_LEAD_MAX_US = 2000000,
 	FAIR_FRESH_US = 3 * USEC_PER_SEC, /* a lead is believed as long */
-	FAIR_QUEUE_SHIFT = 4,		   /* a queue stands: HyStart's bounds, tighter, and for every packet */
+	FAIR_QUEUE_SHIFT = 5,		   /* a queue stands: as HyStart has it, but tighter, and for every packet */
 	FAIR_QUEUE_MIN_US = 4000,
-	FAIR_QUEUE_MAX_US = 16000,
+	FAIR_QUEUE_MAX_US = 8000,
 	FAIR_PACING_PERCENT = 105,
 	FAIR_ONE = 256,
 	FAIR_MAX_HASTE = 2 * FAIR_ONE, /* after a loss: a newcomer that loses at the same times gets to 1/3 even so, and ends it */
