@@ -12,7 +12,7 @@
  * What nobody else is hurt by stays: growth is R/r times as fast, as the shorter round trip has it, while a round trip shows no queue
  *
  *	in slow start, and
- *	after a loss up to the window before it, if the flow then had three quarters or more of what the path gives (up to twice as fast)
+ *	after a loss up to the window before it, if the flow then had 7/8 or more of what the path gives (up to twice as fast)
  *
  * Bounds and simulation: docs/ackpath/fairness.md. BBR and burst send at a rate they measure, which copies do not change; they are left alone.
  */
@@ -27,12 +27,12 @@ enum {
 	FAIR_LEAD_SHIFT = 3,		   /* an eighth of the round trip: growth would differ by a quarter */
 	FAIR_LEAD_MAX_US = 2000000,
 	FAIR_FRESH_US = 3 * USEC_PER_SEC, /* a lead is believed as long */
-	FAIR_QUEUE_SHIFT = 4,		   /* a queue stands: HyStart's bounds, a little tighter */
+	FAIR_QUEUE_SHIFT = 5,		   /* a queue stands: as HyStart has it, but tighter, and for every packet */
 	FAIR_QUEUE_MIN_US = 4000,
-	FAIR_QUEUE_MAX_US = 16000,
+	FAIR_QUEUE_MAX_US = 8000,
 	FAIR_PACING_PERCENT = 105,
 	FAIR_ONE = 256,
-	FAIR_MAX_HASTE = 2 * FAIR_ONE, /* after a loss: a newcomer must get beyond a quarter of the path (1/3 where both lose together) */
+	FAIR_MAX_HASTE = 2 * FAIR_ONE, /* after a loss: a newcomer that loses at the same times gets to 1/3 even so, and ends it */
 };
 
 struct fair {
@@ -49,9 +49,9 @@ struct fair {
 	__u32 shown_ssthresh;
 	__u32 before_loss; /* the algorithm's window before the last reduction */
 	__u32 haste_256ths; /* growth not added yet */
-	__u32 round_rtt_us; /* least of this round trip, and of the one before; 0: none yet */
+	__u32 round_rtt_us; /* longest of this round trip, and of the one before; 0: none yet */
 	__u32 round_rtt_past_us;
-	__u8 had_most; /* at the last loss the flow had most of what the path gives */
+	__u8 had_most; /* at the last loss the flow had nearly all the path gives */
 	__u8 pad[3];
 };
 
@@ -205,13 +205,13 @@ static __always_inline bool fair_over(const struct tcp_sock *tp, const struct pl
 
 static __always_inline void fair_round(struct plait_sock *s, struct fair *f, const struct rate_sample *rs)
 {
-	__u32 rtt_us = rs->rtt_us > 0 ? rs->rtt_us : 0;
+	long rtt_us = rs->rtt_us;
 
 	if (s->round_start) {
 		f->round_rtt_past_us = f->round_rtt_us;
 		f->round_rtt_us = 0;
 	}
-	if (rtt_us && (!f->round_rtt_us || rtt_us < f->round_rtt_us))
+	if (rtt_us > f->round_rtt_us)
 		f->round_rtt_us = rtt_us;
 	if (s->train_measured)
 		f->fastest_Bps = max(f->fastest_Bps, s->dispersion_Bps);
@@ -244,12 +244,12 @@ static __noinline int fair_update(struct sock *sk, struct plait_sock *s, const s
 	return 0;
 }
 
-/* Of the last round trip and the one at work, some packet saw next to no queue. */
+/* In the last round trip and the one at work no packet saw more than a bit of a queue. */
 static __always_inline bool fair_quiet(const struct plait_sock *s, const struct fair *f)
 {
 	__u32 floor_us = min_rtt_us(s), bound_us = min(max(floor_us >> FAIR_QUEUE_SHIFT, (__u32)FAIR_QUEUE_MIN_US), (__u32)FAIR_QUEUE_MAX_US);
 
-	return (f->round_rtt_us && f->round_rtt_us <= floor_us + bound_us) || (f->round_rtt_past_us && f->round_rtt_past_us <= floor_us + bound_us);
+	return f->round_rtt_past_us && max(f->round_rtt_us, f->round_rtt_past_us) <= floor_us + bound_us;
 }
 
 /* How much faster than without copies the window may grow now, in 1/256. */
@@ -314,7 +314,7 @@ static __noinline __u32 fair_ssthresh(struct sock *sk, struct plait_sock *s, str
 	rate_Bps = max(s->rate_Bps, s->rate_round_Bps);
 	fair_begin(tp, s, f);
 	f->before_loss = tp->snd_cwnd;
-	f->had_most = f->fastest_Bps && rate_Bps >= f->fastest_Bps - (f->fastest_Bps >> 2);
+	f->had_most = f->fastest_Bps && rate_Bps >= f->fastest_Bps - (f->fastest_Bps >> 3);
 	f->haste_256ths = 0;
 	tp->snd_ssthresh = algorithm_ssthresh(sk, s);
 	fair_end(tp, s, f);

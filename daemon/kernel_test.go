@@ -86,7 +86,7 @@ func mayTrace(t *testing.T) {
 }
 
 // kernelField is the offset of a field in a struct of the running kernel.
-func kernelField(t *testing.T, in, name string) int16 {
+func kernelField(t testing.TB, in, name string) int16 {
 	t.Helper()
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"math"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+)
+
+// fairState is what leads found of the last subflow it saw under the fair control.
+type fairState struct {
+	Native, Shown    uint32 // windows, packets: the algorithm's and the socket's
+	Delivered, SRTT8 uint32 // packets; us * 8
+}
+
+// leads is an iterator over TCP sockets that tells the MPTCP subflows in its namespace that copies of their ACKs come lead sooner, as bpf/acks.bpf.c does, and
+// reads what the fair control makes of it. User space cannot: a subflow has no file descriptor.
+func (h *host) leads(natives, fairs *ebpf.Map, lead time.Duration) (tell func() fairState) {
+	h.Helper()
+	found, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
+	h.must(err)
+	h.Cleanup(func() { found.Close() })
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "leads", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "tcp", License: "GPL",
+		Instructions: h.leadInstructions(natives, fairs, found, lead),
+	})
+	h.must(err)
+	h.Cleanup(func() { program.Close() })
+	iterator, err := link.AttachIter(link.IterOptions{Program: program})
+	h.must(err)
+	h.Cleanup(func() { iterator.Close() })
+	return func() (s fairState) {
+		h.in(func() error {
+			pass, err := iterator.Open()
+			if err != nil {
+				return err
+			}
+			defer pass.Close()
+			_, err = pass.Read(make([]byte, 1)) // runs the program; it prints nothing
+			if err != nil && err.Error() != "EOF" {
+				return err
+			}
+			return found.Lookup(uint32(0), &s)
+		})
+		return s
+	}
+}
+
+// R6 is the socket, R7 the storage at work; the stack holds the time at -8, a key at -16, what is found at -32, and what is told at -48.
+func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Duration) asm.Instructions {
+	h.Helper()
+	fair := func(name string) int16 {
+		spec, _, err := bpf.Load()
+		h.must(err)
+		offset, ok := fieldOffset(btf.UnderlyingType(spec.Maps["plait_fairs"].Value).(*btf.Struct).Members, name)
+		if !ok {
+			h.Fatalf("struct fair has no %s", name)
+		}
+		return int16(offset.Bytes())
+	}
+	tcp := func(name string) int16 { return kernelField(h, "tcp_sock", name) }
+	const exit = "exit"
+	return asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R1, 8, asm.DWord), // ctx->sk_common
+		asm.JEq.Imm(asm.R1, 0, exit),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, exit),
+		asm.Mov.Reg(asm.R6, asm.R0),
+		asm.LoadMem(asm.R1, asm.R6, tcp("is_mptcp"), asm.Byte),
+		asm.JEq.Imm(asm.R1, 0, exit),
+		asm.FnKtimeGetNs.Call(),
+		asm.Div.Imm(asm.R0, 1000),
+		asm.StoreMem(asm.RFP, -48, asm.R0, asm.DWord), // at_us
+		asm.StoreImm(asm.RFP, -40, lead.Microseconds(), asm.Word),
+		asm.StoreImm(asm.RFP, -36, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, natives.FD()),
+		asm.Mov.Reg(asm.R2, asm.R6),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.Mov.Imm(asm.R4, 1), // BPF_SK_STORAGE_GET_F_CREATE
+		asm.FnSkStorageGet.Call(),
+		asm.JEq.Imm(asm.R0, 0, exit),
+		asm.LoadMem(asm.R1, asm.RFP, -48, asm.DWord),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, -40, asm.DWord),
+		asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord),
+		asm.LoadMapPtr(asm.R1, fairs.FD()),
+		asm.Mov.Reg(asm.R2, asm.R6),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnSkStorageGet.Call(),
+		asm.JEq.Imm(asm.R0, 0, exit),
+		asm.LoadMem(asm.R1, asm.R0, fair("cwnd"), asm.Word),
+		asm.StoreMem(asm.RFP, -32, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R0, fair("shown_cwnd"), asm.Word),
+		asm.StoreMem(asm.RFP, -28, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R6, tcp("delivered"), asm.Word),
+		asm.StoreMem(asm.RFP, -24, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R6, tcp("srtt_us"), asm.Word),
+		asm.StoreMem(asm.RFP, -20, asm.R1, asm.Word),
+		asm.StoreImm(asm.RFP, -16, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, found.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -16),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, -32),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.FnMapUpdateElem.Call(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol(exit),
+		asm.Return(),
+	}
+}
+
+// A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
+// what is in flight. Its window is that share of the algorithm's.
+func TestFairControl(t *testing.T) {
+	const lead = 40 * time.Millisecond
+	h := newHost(t)
+	h.multipath = true
+	h.ip("-n " + h.ns + " link set lo mtu 1500")
+	h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_slow_start_after_idle", []byte("0"), 0) })
+	c := h.connect(0, otherChoice)
+	h.eventually(20*time.Second, "CUBIC has ended slow start, in which growth may be faster", func() bool {
+		h.transfers("before plait", c)
+		return h.window(c.server) >= h.threshold(c.server)
+	})
+	k := h.loaded("fixed:reno")
+	h.in(func() error { return k.pass(passTake) })
+	tell := h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
+	tell()
+	h.transfers("the lead is told", c)
+	before := tell()
+	for range 10 {
+		h.transfers("under the fair control", c)
+		tell()
+	}
+	after := tell()
+	t.Logf("before %+v, after %+v", before, after)
+	if before.Native <= before.Shown {
+		t.Fatalf("the subflow is not under the fair control: %+v", before)
+	}
+	grown := float64(after.Native)*float64(after.Native) - float64(before.Native)*float64(before.Native)
+	if delivered := float64(after.Delivered - before.Delivered); grown/delivered > 2.1 || grown <= 0 {
+		t.Errorf("the algorithm's window grew from %d to %d packets while %.0f were delivered: its square by %.2f a packet, want up to 2, as much as the window was the limit", before.Native, after.Native, delivered, grown/delivered)
+	}
+	rtt := float64(after.SRTT8) / 8
+	if want := float64(after.Native) * rtt / (rtt + float64(lead.Microseconds())); math.Abs(float64(after.Shown)-want) > 1+want/10 {
+		t.Errorf("the socket's window is %d packets, want %.1f of %d at a round trip of %.0f us", after.Shown, want, after.Native, rtt)
+	}
+}
+
+// threshold is ssthresh of a connection's first subflow, packets.
+func (h *host) threshold(c *net.TCPConn) (packets uint32) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	var info *unix.TCPInfo
+	h.must(raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
+	h.must(err)
+	return info.Snd_ssthresh
+}
+
+// loaded is the kernel half without a daemon, with one policy for all connections of the host.
+func (h *host) loaded(name string) (k *kernel) {
+	h.Helper()
+	var fallback [16]uint8
+	copy(fallback[:], otherChoice)
+	cgroup, err := cgroupID(h.cgroup)
+	h.must(err)
+	spec, linked, err := bpf.Load()
+	h.must(err)
+	p, err := compile(Lever{Mode: On, Policy: name})
+	h.must(err)
+	h.in(func() (err error) {
+		k, err = loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: fallback, Cgroup: cgroup})
+		return err
+	})
+	h.Cleanup(func() { k.Close() })
+	h.must(k.setPolicy(0, p.kernel))
+	return k
+}
