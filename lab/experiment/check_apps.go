@@ -22,6 +22,7 @@ var keysByType = []appKeys{
 	{"bursts", []string{"bytes", "gap_ms", "count"}, []string{"protocol", "congestion", "min_subflows", "more_bytes", "warmup", "open_loop"}},
 	{"ping", []string{"gap_ms", "count"}, nil},
 	{"command", []string{"client_command"}, []string{"protocol", "min_subflows", "server_command", "results"}},
+	{"arms", []string{"bytes", "split", "protocol"}, []string{"ratio"}},
 }
 
 var commonAppKeys = []string{
@@ -43,6 +44,15 @@ func (c *checker) checkApps() {
 		}
 		if app.Protocol == "sctp" && (app.Server == "nginx" || app.Client == "curl") {
 			c.add(join(path, "protocol"), "nginx and curl do not speak SCTP; use server: go and client: go")
+		}
+		if app.Type == "arms" && app.Protocol != "sctp" {
+			c.add(join(path, "protocol"), "arms speaks SCTP only; write protocol: sctp")
+		}
+		if app.Type == "arms" && (app.Split == "static") != (len(app.Ratio) > 0) {
+			c.add(join(path, "split"), "split static, and no other, needs a ratio, such as [4, 1]")
+		}
+		if slices.ContainsFunc(app.Ratio, func(x float64) bool { return !(x > 0) }) {
+			c.add(join(path, "ratio"), "%v: use numbers above 0", app.Ratio)
 		}
 		if app.Protocol == "sctp" && app.Congestion != "" {
 			c.add(join(path, "congestion"), "SCTP has its own congestion control and no other; leave the key out")

@@ -52,6 +52,13 @@ func TestCongestionWhereThereIsNone(t *testing.T) {
 		"test.yaml:5:72: apps.f.congestion: congestion is not for type command")
 }
 
+func TestARMSSplits(t *testing.T) {
+	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
+	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")
+	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static, ratio: [1, 0]}}", "use numbers above 0")
+	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: tcp, split: equal}}", "arms speaks SCTP only")
+}
+
 const speakers = two + `routers:
   server: {asn: 64496, announce: [a], peers: {client: {}}}
   client: {asn: 64497, peers: {}}

@@ -24,12 +24,12 @@ var startMetrics = metricGroup{"every application", []Metric{
 	{"start_s", "s", "When the application started, on the clock of the timeline."},
 }}
 
-var completionMetrics = metricGroup{"download, stream, bursts and command", []Metric{
+var completionMetrics = metricGroup{"download, stream, bursts, command and arms", []Metric{
 	{"completion_s", "s", "From the start to the last byte, or to the end of the client command."},
 }}
 
 // flowMetrics are counted where the lab itself receives: it does not see what other programs receive.
-var flowMetrics = metricGroup{"download, stream and bursts", []Metric{
+var flowMetrics = metricGroup{"download, stream, bursts and arms", []Metric{
 	{"goodput_mbps", "Mbit/s", "Application data that arrived, divided by the time from the start to the last byte."},
 	{"bytes", "bytes", "Application data that arrived."},
 	{"longest_silence_ms", "ms", "The longest time without a byte at the receiver while some were due."},
@@ -70,6 +70,9 @@ var appMetrics = map[string]metricGroup{
 		{"first_last_sd_ms", "ms", "Standard deviation of that time."},
 		{"first_last_p95_ms", "ms", "95th percentile of that time."},
 		{"within_1s_percent", "%", "Bursts whose latency was at most one second, of those that had one."},
+	}},
+	"arms": {"arms", []Metric{
+		{"primary_share", "", "Share of the bytes that were sent to the association's first address."},
 	}},
 	"ping": {"ping", []Metric{
 		{"count", "", "Requests sent."},
@@ -129,7 +132,7 @@ const fairness = "fairness"
 // metricGroups is all metrics there are.
 func metricGroups() []metricGroup {
 	return []metricGroup{
-		startMetrics, completionMetrics, flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["ping"],
+		startMetrics, completionMetrics, flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["arms"], appMetrics["ping"],
 		mptcpMetrics, probeMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, fairnessMetrics,
 	}
 }

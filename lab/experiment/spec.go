@@ -240,10 +240,11 @@ type Peer struct {
 }
 
 // App is one application: a sender and a receiver of data. Which keys matter depends on the type:
-// download (HTTP, the receiver asks), stream (constant bit rate), bursts (interactive), ping, command (any programs).
+// download (HTTP, the receiver asks), stream (constant bit rate), bursts (interactive), ping, command (any programs), arms (one SCTP
+// association over all of the receiver's addresses).
 type App struct {
 	// Type of the application.
-	Type string `json:"type" jsonschema:"required,enum=download,enum=stream,enum=bursts,enum=ping,enum=command"`
+	Type string `json:"type" jsonschema:"required,enum=download,enum=stream,enum=bursts,enum=ping,enum=command,enum=arms"`
 	// When leaves the application out of cells for which this expression over the parameters is false.
 	When string `json:"when,omitempty"`
 	// From is the node that sends the data (ping: that asks).
@@ -290,6 +291,11 @@ type App struct {
 	OpenLoop bool `json:"open_loop,omitempty"`
 	// MinSubflows makes the cell invalid if an MPTCP connection has fewer subflows, the first included, one second after its start.
 	MinSubflows int `json:"min_subflows,omitempty" jsonschema:"minimum=0,maximum=9"`
+	// Split says how an association's messages are divided among the receiver's addresses: equal, static (by ratio), cwnd (by the congestion windows), or
+	// measured (by rates, measured for 3 s before every 50 MB) (arms).
+	Split string `json:"split,omitempty" jsonschema:"enum=equal,enum=static,enum=cwnd,enum=measured"`
+	// Ratio of the bytes to the addresses, in the order the association has them (arms with split static).
+	Ratio []float64 `json:"ratio,omitempty" jsonschema:"minItems=2"`
 	// ServerCommand is the shell command run at the sender before the client's (command). $FROM, $TO: the addresses.
 	ServerCommand string `json:"server_command,omitempty"`
 	// ClientCommand is the shell command run at the receiver (command). Its exit status must be 0.

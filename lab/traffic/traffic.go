@@ -99,6 +99,7 @@ var kinds = map[string]func(context.Context, *run) (*Outcome, error){
 	"bursts":   bursts,
 	"ping":     ping,
 	"command":  command,
+	"arms":     arms,
 }
 
 // Run runs an application from now (plus its random jitter_ms) until its work is done, or stop_s or ctx ends it, and
