@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"math"
 	"net"
 	"os"
@@ -184,6 +185,6 @@ func (h *host) loaded(name string) (k *kernel) {
 		return err
 	})
 	h.Cleanup(func() { k.Close() })
-	h.must(k.setPolicy(0, p.kernel))
+	h.must(errors.Join(k.setPolicy(0, p.kernel), k.engage(h.cgroup)))
 	return k
 }

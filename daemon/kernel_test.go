@@ -191,7 +191,7 @@ func TestExistingConnections(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := k.setPolicy(0, p.kernel); err != nil {
+		if err := errors.Join(k.setPolicy(0, p.kernel), k.engage(h.cgroup)); err != nil {
 			return err
 		}
 		h.uses("before plait", open, systemDefault, systemDefault)
