@@ -47,6 +47,8 @@ type Flow struct {
 type Facts struct {
 	// Slow is the way of the subflow, Quick that of the copies.
 	Slow, Quick *Way
+	// Handshake is the round trip of the subflow's handshake, or a shorter one since: it counts until a hello has come back over the slow way.
+	Handshake time.Duration
 	// SlowLink and QuickLink are their links' names, for the reason.
 	SlowLink, QuickLink string
 	// Answer is how many answers have told of the flow, Told what the last one said.
@@ -68,9 +70,16 @@ type Decision struct {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/1e6) }
 
+func (f Facts) slow() time.Duration {
+	if rtt := f.Slow.RTT(); rtt > 0 {
+		return rtt
+	}
+	return f.Handshake
+}
+
 // trips are the two round trips in words.
 func (f Facts) trips() string {
-	return fmt.Sprintf("%s over %s, %s over %s", ms(f.Slow.RTT()), f.SlowLink, ms(f.Quick.RTT()), f.QuickLink)
+	return fmt.Sprintf("%s over %s, %s over %s", ms(f.slow()), f.SlowLink, ms(f.Quick.RTT()), f.QuickLink)
 }
 
 // unanswered is why copies have no use where nobody takes them.
@@ -82,7 +91,7 @@ const unfair = "the sender's congestion control does not correct for copies"
 
 // worth says whether copies can arrive sooner by enough; if not, why.
 func worth(ratio float64, f Facts) (why string, ok bool) {
-	slow, quick := f.Slow.RTT(), f.Quick.RTT()
+	slow, quick := f.slow(), f.Quick.RTT()
 	switch {
 	case quick == 0:
 		return f.unanswered(), false
@@ -165,7 +174,7 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 // goOn decides for a flow that is copied. It goes on with less than it takes to begin: half of what the ratio is above 1.
 func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 	least := 1 + (ratio-1)/2
-	switch slow, quick := f.Slow.RTT(), f.Quick.RTT(); {
+	switch slow, quick := f.slow(), f.Quick.RTT(); {
 	case quick == 0:
 		return s.stop(now, f.unanswered())
 	case !f.Quick.Fair():

@@ -79,6 +79,7 @@ func (a *acks) configure(c Config) {
 		a.receiver = nil
 	case mode != Off && a.receiver == nil:
 		a.receiver = newAckReceiver(a.kernel, a.port, a.logf)
+		a.receiver.running.Go(a.receiver.heed)
 		a.receiver.running.Go(a.receiver.run)
 	}
 	if a.receiver != nil {

@@ -116,10 +116,7 @@ func (r *ackReceiver) answered(now time.Time, k wayKey, a ackpath.Answer) {
 		f.answers++
 	}
 	if first { // what waits for this need not wait for the next look
-		select {
-		case r.news <- struct{}{}:
-		default:
-		}
+		r.wake()
 	}
 }
 

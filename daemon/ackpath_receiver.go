@@ -64,6 +64,7 @@ type ackReceiver struct {
 	logf   func(format string, args ...any)
 	// What the host is asked; tests have other answers.
 	list func() ([]mptcp.Flow, error)
+	wait func(stop <-chan struct{}, joined func()) error
 	find func(mptcp.Flow) (ackLink, error)
 	open func(ackLink) (*net.UDPConn, error)
 
@@ -82,7 +83,7 @@ type ackReceiver struct {
 }
 
 func newAckReceiver(k ackKernel, port uint16, logf func(string, ...any)) *ackReceiver {
-	return &ackReceiver{kernel: k, port: port, logf: logf, list: mptcp.Flows, find: linkOf, open: openHello,
+	return &ackReceiver{kernel: k, port: port, logf: logf, list: mptcp.Flows, wait: mptcp.Joins, find: linkOf, open: openHello,
 		stop: make(chan struct{}), news: make(chan struct{}, 1), mode: Off,
 		sockets: map[helloKey]*net.UDPConn{}, ways: map[wayKey]*ackWay{}, flows: map[bpf.FlowKey]*ackFlow{}}
 }
@@ -208,7 +209,7 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		if f.copied != nil {
 			f.sent = r.kernel.copies(key)
 		}
-		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, SlowLink: slow.link.name, QuickLink: quick.link.name,
+		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, SlowLink: slow.link.name, QuickLink: quick.link.name,
 			Answer: f.answers, Told: f.told, Sent: f.sent})
 		if !f.decision.Ask {
 			f.asked = false
@@ -311,6 +312,21 @@ func (r *ackReceiver) look(now time.Time) {
 	}
 	r.greet(now)
 	r.say(err)
+}
+
+// wake says that there is something to look at.
+func (r *ackReceiver) wake() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// heed wakes run when a subflow is there; without events, the next look finds it.
+func (r *ackReceiver) heed() {
+	if err := r.wait(r.stop, r.wake); err != nil {
+		r.logf("%v; subflows are found up to %v later", err, ackLookEvery)
+	}
 }
 
 // run looks until stop is closed. News are looked at sooner, but not all the time either.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -18,7 +19,8 @@ const (
 	subflowTokenRemote = 1
 	subflowIDRemote    = 9
 
-	infoLastDataReceived = 52 // offset in struct tcp_info
+	infoLastDataReceived = 52 // offsets in struct tcp_info
+	infoMinRTT           = 148
 	diagInterface        = 40 // offset in struct inet_diag_msg
 )
 
@@ -36,6 +38,8 @@ type Flow struct {
 	Congestion string
 	// Quiet is how long ago the last data was received.
 	Quiet time.Duration
+	// MinRTT is the shortest round trip the kernel has measured, its handshake's among them; 0: not known.
+	MinRTT time.Duration
 }
 
 // Flows lists the subflows of all MPTCP connections that can carry data. It takes about as long as there are TCP sockets, whatever they are of.
@@ -74,6 +78,9 @@ func parseFlow(s diagSocket) (Flow, error) {
 		case diagInfo:
 			if b := d.Bytes(); len(b) >= infoLastDataReceived+4 {
 				f.Quiet = time.Duration(binary.NativeEndian.Uint32(b[infoLastDataReceived:])) * time.Millisecond
+				if len(b) >= infoMinRTT+4 {
+					f.MinRTT = time.Duration(int32(binary.NativeEndian.Uint32(b[infoMinRTT:]))) * time.Microsecond // of none it is -1
+				}
 			}
 		case diagCong:
 			f.Congestion = string(bytes.TrimRight(d.Bytes(), "\x00"))
@@ -103,4 +110,44 @@ func (f *Flow) names(d *netlink.AttributeDecoder) error {
 		})
 	}
 	return nil
+}
+
+// Joins calls joined whenever a subflow of this network namespace is established, until stop is closed. Calls may be fewer than subflows: several may be told at once.
+func Joins(stop <-chan struct{}, joined func()) error {
+	c, err := openCommands()
+	if err != nil {
+		return err
+	}
+	defer c.conn.Close()
+	events, err := c.subscribe()
+	if err != nil {
+		return err
+	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-stop:
+		case <-over:
+		}
+		events.Close()
+	}()
+	for {
+		all, err := receive(events)
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if errors.Is(err, unix.ENOBUFS) { // some are lost
+			joined()
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read events of MPTCP: %w", err)
+		}
+		if slices.ContainsFunc(all, func(e Event) bool { return e.Type == SubEstablished }) {
+			joined()
+		}
+	}
 }
