@@ -294,7 +294,7 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 	if s := a.status(server); s.Ackpath != nil {
 		t.Errorf("the server's status tells of %+v before anything happens", s.Ackpath)
 	}
-	_, quiet := a.download()
+	p, quiet := a.download()
 	f := a.copies("at first", client)
 	if f.Link != "slow" || f.Over != "quick" || f.Remote.Addr() != a.server {
 		t.Errorf("copied is %+v", f)
@@ -333,4 +333,7 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 		t.Errorf("the receiver does not say why it ends: %s", said)
 	}
 	quiet()
+	client.kill()
+	p.close()
+	a.clean("the connection has ended, on links that are still there")
 }

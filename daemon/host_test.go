@@ -411,5 +411,10 @@ func (h *host) clean(what string) {
 	if registered() {
 		h.Errorf("%s: the kernel knows %s", what, bpf.Name)
 	}
+	defer func() {
+		if h.Failed() {
+			h.Logf("%s: left are %v", what, h.programs())
+		}
+	}()
 	h.eventually(5*time.Second, what+": no program of plait's is left", func() bool { return len(h.programs()) == 0 })
 }
