@@ -49,6 +49,8 @@ type Facts struct {
 	Slow, Quick *Way
 	// Handshake is the round trip of the subflow's handshake, or a shorter one since: it counts until a hello has come back over the slow way.
 	Handshake time.Duration
+	// New says that the subflow began a moment ago: the sender may not have it yet, or not under its congestion control, which takes it with its first data.
+	New bool
 	// SlowLink and QuickLink are their links' names, for the reason.
 	SlowLink, QuickLink string
 	// Answer is how many answers have told of the flow, Told what the last one said.
@@ -165,6 +167,9 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 		return Decision{Ask: true, Because: why + "; the sender has not said yet whether it takes copies"}
 	}
 	s.answer = f.Answer
+	if f.New {
+		return Decision{Ask: true, Because: f.Told.State.String()}
+	}
 	if s.refused++; s.refused >= answersMost {
 		return s.stop(now, f.Told.State.String())
 	}

@@ -199,3 +199,21 @@ func TestDecideRefused(t *testing.T) {
 		}
 	}
 }
+
+// A subflow that has just begun is asked about until the sender has it, however often it says that it has not; and its handshake tells the round trip before any
+// hello has.
+func TestNewFlow(t *testing.T) {
+	var s Flow
+	f := Facts{Slow: &Way{}, Quick: answered(10*time.Millisecond, true), Handshake: 100 * time.Millisecond, SlowLink: "slow", QuickLink: "quick", New: true, Told: Told{State: Unmanaged}}
+	for range 2 * answersMost {
+		f.Answer++
+		if d := s.Decide(begin, DefaultRatio, f); !d.Ask || d.Copy {
+			t.Fatalf("a new subflow that is refused: %+v, want to ask again", d)
+		}
+	}
+	f.Answer++
+	f.Told.State = Known
+	if d := s.Decide(begin, DefaultRatio, f); !d.Copy || !strings.Contains(d.Because, "100.0 ms over slow") {
+		t.Errorf("a new subflow that is known: %+v, want to copy by the handshake's round trip", d)
+	}
+}

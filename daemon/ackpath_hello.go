@@ -20,10 +20,10 @@ func (r *ackReceiver) greet(now time.Time) {
 				continue
 			}
 			ask[f.quick] = append(ask[f.quick], f.name)
-			if !f.asked {
+			if f.due(now) {
 				news[f.quick] = append(news[f.quick], f.name)
+				f.asked = now
 			}
-			f.asked = true
 		}
 	}
 	for k, w := range r.ways {

@@ -15,6 +15,9 @@ import (
 const (
 	// ackLookEvery is how often the receiver looks for subflows, unless that takes more than a fiftieth of the time.
 	ackLookEvery = 200 * time.Millisecond
+	// A subflow is new for newFor, and the sender is asked about it again after askAgain: what it has not taken yet it may have then.
+	newFor   = time.Second
+	askAgain = 50 * time.Millisecond
 	// idleAfter is when a connection that receives nothing is left alone, and how long a way that nobody uses is kept, so that its round trip is known when the next
 	// connection begins.
 	idleAfter = time.Minute
@@ -47,14 +50,22 @@ type ackFlow struct {
 	name     ackpath.Name
 	slow     wayKey
 	quick    wayKey // zero: there is none
+	began    time.Time
 	seen     time.Time
-	asked    bool // about this flow, over the quick way
+	asked    time.Time // about this flow, over the quick way, apart from regular hellos; zero: not yet
 	answers  uint64
 	told     ackpath.Told
 	sent     uint64 // copies
 	copied   *bpf.AckRoute
 	since    time.Time // it is copied
 	decision ackpath.Decision
+}
+
+func (f *ackFlow) isNew(now time.Time) bool { return now.Sub(f.began) < newFor }
+
+// due says whether the sender is to be asked about the flow apart from regular hellos.
+func (f *ackFlow) due(now time.Time) bool {
+	return f.asked.IsZero() || f.isNew(now) && !f.decision.Copy && now.Sub(f.asked) >= askAgain
 }
 
 // ackReceiver is the lever ackpath on a host that receives. Goroutines: run, and one for each socket of hellos.
@@ -194,12 +205,12 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		key := flowKey(ends)
 		f := r.flows[key]
 		if f == nil {
-			f = &ackFlow{ends: ends}
+			f = &ackFlow{ends: ends, began: now}
 			r.flows[key] = f
 		}
 		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID}
 		if quick := r.quickest(f, all); quick != f.quick {
-			f.quick, f.asked = quick, false
+			f.quick, f.asked = quick, time.Time{}
 		}
 		slow, quick := r.ways[f.slow], r.ways[f.quick]
 		if token == 0 || quick == nil {
@@ -209,10 +220,10 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		if f.copied != nil {
 			f.sent = r.kernel.copies(key)
 		}
-		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, SlowLink: slow.link.name, QuickLink: quick.link.name,
+		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, New: f.isNew(now), SlowLink: slow.link.name, QuickLink: quick.link.name,
 			Answer: f.answers, Told: f.told, Sent: f.sent})
 		if !f.decision.Ask {
-			f.asked = false
+			f.asked = time.Time{}
 		}
 	}
 }
@@ -329,6 +340,18 @@ func (r *ackReceiver) heed() {
 	}
 }
 
+// waits says whether there is a new flow that the sender has not agreed to.
+func (r *ackReceiver) waits(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.flows {
+		if f.decision.Ask && !f.decision.Copy && f.isNew(now) {
+			return true
+		}
+	}
+	return false
+}
+
 // run looks until stop is closed. News are looked at sooner, but not all the time either.
 func (r *ackReceiver) run() {
 	timer := time.NewTimer(0)
@@ -345,7 +368,11 @@ func (r *ackReceiver) run() {
 			r.look(began)
 			took := time.Since(began)
 			rested = time.Now().Add(10 * took)
-			timer.Reset(max(ackLookEvery, 50*took))
+			every := ackLookEvery
+			if r.waits(began) {
+				every = askAgain
+			}
+			timer.Reset(max(every, 50*took))
 		}
 	}
 }
