@@ -68,7 +68,7 @@ func (f *ackFlow) due(now time.Time) bool {
 	return f.asked.IsZero() || f.isNew(now) && !f.decision.Copy && now.Sub(f.asked) >= askAgain
 }
 
-// ackReceiver is the lever ackpath on a host that receives. Goroutines: run, and one for each socket of hellos.
+// ackReceiver is the lever ackpath on a host that receives. Goroutines: run, heed, and one for each socket of hellos.
 type ackReceiver struct {
 	kernel ackKernel
 	port   uint16

@@ -167,10 +167,10 @@ func TestACKsCopied(t *testing.T) {
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
 			h := newNamespace(t)
-			h.second("-s")
+			far := h.second("-s")
 			for i, name := range []string{"slow", "quick"} {
-				h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s-s", h.ns, name, name, h.ns))
-				for ns, last := range map[string]int{h.ns: 1, h.ns + "-s": 2} {
+				h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", h.ns, name, name, far.ns))
+				for ns, last := range map[string]int{h.ns: 1, far.ns: 2} {
 					h.ip(fmt.Sprintf("-n %s addr add 10.9.%d.%d/24 dev %s", ns, i, last, name))
 					h.ip(fmt.Sprintf("-n %s addr add fd09:%d::%d/64 dev %s nodad", ns, i, last, name))
 					h.ip(fmt.Sprintf("-n %s link set %s up", ns, name))
@@ -182,15 +182,13 @@ func TestACKsCopied(t *testing.T) {
 				}
 				return netip.MustParseAddr(fmt.Sprintf("10.9.%d.%d", link, last))
 			}
-			h.testCopies(address)
+			h.testCopies(far, address)
 		})
 	}
 }
 
-func (h *host) testCopies(address func(link, last int) netip.Addr) {
+func (h *host) testCopies(far *host, address func(link, last int) netip.Addr) {
 	receiver, sender := loadAcks(h), loadAcks(h)
-	far := *h
-	far.ns += "-s"
 	attach := func(h *host, name string, p *ebpf.Program, at ebpf.AttachType) (index int) {
 		h.in(func() error {
 			i, err := net.InterfaceByName(name)
@@ -211,8 +209,8 @@ func (h *host) testCopies(address func(link, last int) netip.Addr) {
 	}
 	attach(h, "slow", receiver.Programs[bpf.AcksProgPlaitAckSent], ebpf.AttachTCXEgress)
 	quick := attach(h, "quick", nil, 0)
-	attach(&far, "slow", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
-	attach(&far, "quick", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
+	attach(far, "slow", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
+	attach(far, "quick", sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
 
 	var listener net.Listener
 	far.in(func() (err error) {

@@ -50,7 +50,7 @@ type packet struct {
 	options                string // of TCP; empty: 12 bytes
 }
 
-// bytes of the packet; checksums are left out, for nobody looks at them.
+// bytes of the packet; its checksums are not right, for nobody looks at them.
 func (p packet) bytes() []byte {
 	order := binary.BigEndian
 	data := make([]byte, 20, 20+p.payload)
@@ -65,17 +65,10 @@ func (p packet) bytes() []byte {
 	if p.udp {
 		protocol = protocolUDP
 	}
+	data = network(p.from.Addr(), p.to.Addr(), protocol, data)
 	if p.from.Addr().Is4() {
 		inside = protocolIPv4
-		header := make([]byte, 20)
-		header[0], header[8], header[9] = 0x45, 64, protocol
-		order.PutUint16(header[2:], uint16(20+len(data)))
-		order.PutUint16(header[6:], p.fragment/8)
-		copy(header[12:], p.from.Addr().AsSlice())
-		copy(header[16:], p.to.Addr().AsSlice())
-		data = append(header, data...)
-	} else {
-		data = ipv6(p.from.Addr(), p.to.Addr(), protocol, data)
+		order.PutUint16(data[6:], p.fragment/8)
 	}
 	sid, router := netip.MustParseAddr("2001:db8:f1:1::"), netip.MustParseAddr("2001:db8:1::10")
 	segments := map[string]int{srv6: 1, srv6Two: 2}[p.way]
