@@ -51,6 +51,7 @@ func (s *simSession) close() {
 	s.far.Close()
 	s.far.cut()
 	s.near.cut()
+	time.Sleep(time.Second) // the bubble's time ends with the test: each way must have sent the packet it is at
 }
 
 // ideal is how long n bytes take at the sum of the rates, with the frames' header.
