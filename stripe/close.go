@@ -82,7 +82,7 @@ func (c *Conn) flush() error {
 	}
 }
 
-// finish ends the session. The peer is told why on every path.
+// finish ends the session, if it has not ended. The peer is told why on every path.
 func (c *Conn) finish(why error, tell string) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -100,6 +100,20 @@ func (c *Conn) finish(why error, tell string) {
 	c.mu.Unlock()
 	c.onFinish()
 	time.AfterFunc(2*closeWait, c.cut) // a path that is full takes no farewell
+}
+
+// takeFarewell ends the session, as the peer has. Once both ends know that it is over, what is still on its way, on slower paths, is of no use:
+// the end that said so first cuts them when it is answered, the other one when the path of its answer is closed.
+func (c *Conn) takeFarewell(why string) {
+	c.mu.Lock()
+	over := c.err != nil
+	c.farewell = true
+	c.mu.Unlock()
+	if over {
+		c.cut()
+		return
+	}
+	c.finish(closedByPeer(why), "")
 }
 
 // cut closes paths at once.

@@ -70,6 +70,7 @@ type Conn struct {
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
 	inClose    bool
+	farewell   bool // the peer's has come
 
 	readMu, writeMu             sync.Mutex
 	readable, writable, emptied signal

@@ -280,7 +280,7 @@ func (p *path) receive(f frame) (kept bool, err error) {
 			go gone.end(errGone)
 		}
 	case frameClose:
-		go c.finish(closedByPeer(string(f.body)), "")
+		go c.takeFarewell(string(f.body))
 	}
 	return false, nil
 }
@@ -330,6 +330,10 @@ func (p *path) end(err error) {
 	p.err = err
 	close(p.done)
 	c.drop(p)
+	over := c.farewell && len(c.paths) > 0
 	c.mu.Unlock()
 	_ = p.wire.Close()
+	if over {
+		c.cut()
+	}
 }

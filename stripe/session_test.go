@@ -348,6 +348,35 @@ func TestCloseAtBothEndsAtOnce(t *testing.T) {
 	})
 }
 
+// What a slow path still carries when the peer has everything keeps neither end from closing.
+func TestCloseWaitsForNoSlowPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quick = 15 * time.Millisecond
+		s := newSimSession(t, simPath{mbps: 8, delay: quick, queue: 75000}, simPath{mbps: 0.5, delay: 300e6, queue: 75000})
+		defer s.close()
+		var got time.Time
+		ended := make(chan time.Time, 2)
+		go func() {
+			_, _ = io.Copy(io.Discard, s.far)
+			got = time.Now()
+			_ = s.far.Close()
+			ended <- time.Now()
+		}()
+		if _, err := s.near.Write(make([]byte, 2<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.near.Close(); err != nil {
+			t.Fatal(err)
+		}
+		ended <- time.Now()
+		for _, at := range []time.Time{<-ended, <-ended} {
+			if took := at.Sub(got); took > 6*quick {
+				t.Errorf("closed %v after the last byte was read; want at most three round trips of the quick path, %v", took, 6*quick)
+			}
+		}
+	})
+}
+
 // A writer that is about to take a chunk when its path ends must not take it along.
 func TestEndedPathTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
