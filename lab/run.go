@@ -77,10 +77,10 @@ func (r *run) all(ctx context.Context) error {
 	defer fail(nil)
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for slot := range min(r.lab.Jobs, len(r.cells)) {
+	for range min(r.lab.Jobs, len(r.cells)) {
 		workers.Go(func() {
 			for i := range next {
-				if err := r.one(ctx, i, slot); err != nil {
+				if err := r.one(ctx, i); err != nil {
 					fail(err)
 				}
 			}
@@ -102,10 +102,10 @@ func (r *run) all(ctx context.Context) error {
 }
 
 // one runs one cell and stores its result. A failed precondition is a result: the cell is invalid.
-func (r *run) one(ctx context.Context, i, slot int) error {
+func (r *run) one(ctx context.Context, i int) error {
 	c := &r.cells[i]
 	out := &result.Cell{}
-	err := r.machine(ctx, i, slot, out)
+	err := r.machine(ctx, i, out)
 	var invalid *Invalid
 	var crash *vm.Crash
 	switch {
@@ -125,7 +125,7 @@ func (r *run) one(ctx context.Context, i, slot int) error {
 }
 
 // machine resumes a machine for the cell and waits for its result.
-func (r *run) machine(ctx context.Context, i, slot int, out *result.Cell) error {
+func (r *run) machine(ctx context.Context, i int, out *result.Cell) error {
 	c := &r.cells[i]
 	job := &agent.Job{Spec: c.Spec, Seed: c.Seed}
 	state, err := r.lab.ready(ctx, r.bases[c.Spec.Kernel], job, func(s string) { r.progress.cellDoing(i, s) })
@@ -138,7 +138,7 @@ func (r *run) machine(ctx context.Context, i, slot int, out *result.Cell) error 
 	}
 	got := false
 	var problem error
-	err = vm.Resume(ctx, state, input, vm.Options{Console: r.lab.Console, Slot: slot}, func(line []byte) {
+	err = vm.Resume(ctx, state, input, vm.Options{Console: r.lab.Console}, func(line []byte) {
 		var m agent.Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			problem = errors.Join(problem, fmt.Errorf("read the guest's message: %w", err))

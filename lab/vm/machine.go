@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -112,7 +111,7 @@ func (p *pipes) release() {
 }
 
 // start starts the emulator and opens its protocol. It gets no signal from the terminal, and none survives this process.
-func start(cmd *exec.Cmd, slot int) (*monitor, error) {
+func start(cmd *exec.Cmd, core int) (*monitor, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -122,33 +121,10 @@ func start(cmd *exec.Cmd, slot int) (*monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := startOn(slot, cmd); err != nil {
+	if err := startOn(core, cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
 	}
 	return newMonitor(stdin, stdout)
-}
-
-// startOn starts a program on one of the cores this process may use. Two processes of plait begin with different ones.
-func startOn(slot int, cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() < 2 {
-		return cmd.Start()
-	}
-	core := (os.Getpid() + slot) % all.Count()
-	for cpu := 0; one.Count() == 0; cpu++ {
-		if all.IsSet(cpu) {
-			if core == 0 {
-				one.Set(cpu)
-			}
-			core--
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return err
-	}
-	return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &all))
 }
 
 // process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
@@ -158,7 +134,9 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 	cmd := exec.CommandContext(ctx, Emulator, m.arguments()...)
 	var complaint bytes.Buffer
 	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
-	control, err := start(cmd, m.opt.Slot)
+	core, free := claimCore("@plait-lab-core-")
+	defer free()
+	control, err := start(cmd, core)
 	lines.release()
 	if cmd.Process == nil {
 		return err

@@ -65,9 +65,6 @@ var lastWords = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): |Kernel pani
 type Options struct {
 	// Console receives what the guest's kernel and agent print; nil throws it away.
 	Console io.Writer
-	// Slot numbers the machines that run at a time. Each is kept on one core: the emulator's two threads wait for each
-	// other all the time, and waking another core takes longer than most of what they do.
-	Slot int
 	// Terminal is the path of a Unix socket to make, on which the guest's console can be used; idle time then passes
 	// as it does on the host, and the run is not deterministic.
 	Terminal string
