@@ -1,9 +1,9 @@
-// Package cp copies files and directories over a connection: content is verified by SHA-256, what is there already is not sent
-// again, and what was interrupted goes on where it stopped.
+// Package cp copies files and directories over a connection: content is verified, what is there already is not sent again,
+// and what was interrupted goes on where it stopped.
 //
 // A file is written beside its destination under the name .plait-part-…, and takes its place when all of it is there and has
-// the right sum: nobody ever sees half a file. Interrupted, the part stays; the next copy of the file sends the sum of what it has,
-// and the sender goes on from there if its own file begins with the same bytes.
+// the right sum: nobody ever sees half a file. Interrupted, the part stays; the next copy of the file sends the SHA-256 of what it
+// has, and the sender goes on from there if its own file begins with the same bytes.
 //
 // The receiver writes below its destination only, whatever the sender asks for ([os.Root]).
 package cp

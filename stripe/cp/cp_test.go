@@ -3,6 +3,7 @@ package cp
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -356,7 +357,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		_ = s.send(msgEntry, entry{ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1})
 		_ = s.send(msgBegin, begin{ID: 3})
 		_ = s.sendBytes(msgData, append(make([]byte, headBytes), 'x'))
-		_ = s.send(msgDone, done{Sum: []byte("x")})
+		_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
 		_ = s.send(msgEnd, struct{}{})
 		_ = s.flush()
 		_, _ = io.Copy(io.Discard, far)
@@ -366,6 +367,32 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	near.Close()
 	if found, _ := os.ReadDir(outside); len(found) > 0 || len(problems) == 0 {
 		t.Errorf("%v outside; %v", found, problems)
+	}
+}
+
+// What came with another sum than it was sent with does not get its name, and is not kept to go on from.
+func TestWrongSum(t *testing.T) {
+	for _, sum := range []uint32{crc32.Checksum([]byte("right"), castagnoli), crc32.Checksum([]byte("wrong"), castagnoli)} {
+		dir := t.TempDir()
+		var sent bytes.Buffer
+		s := newStream(&sent)
+		_ = s.send(msgEntry, entry{ID: 1, Kind: isFile, Mode: 0o644, Size: 5})
+		_ = s.send(msgBegin, begin{ID: 1})
+		_ = s.sendBytes(msgData, append(make([]byte, headBytes), "right"...))
+		_ = s.send(msgDone, done{Sum: sum})
+		_ = s.send(msgEnd, struct{}{})
+		_ = s.flush()
+		p := NewProgress(func(Problem) {})
+		if err := runReceiver(newStream(struct {
+			io.Reader
+			io.Writer
+		}{&sent, io.Discard}), request{Names: []string{"x"}, To: dir, Into: true}, p); err != nil {
+			t.Fatal(err)
+		}
+		found, _ := os.ReadDir(dir)
+		if right := sum == crc32.Checksum([]byte("right"), castagnoli); (p.Copied.Load() == 1) != right || (p.Failures() == 0) != right || (len(found) == 1) != right {
+			t.Errorf("sum %x: %d copied, %d problems, %v", sum, p.Copied.Load(), p.Failures(), found)
+		}
 	}
 }
 

@@ -18,18 +18,20 @@ func partOf(name string) string {
 	return path.Join(path.Dir(name), ".plait-part-"+hex.EncodeToString(sum[:12]))
 }
 
-// keep reads what is there of a file into the sum.
+// keep notes what is there of a file already.
 func (in *incoming) keep(f *os.File) error {
-	in.kept, in.offset = sha256.New(), 0
+	in.offset, in.kept = 0, nil
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNotCopied
 	}
-	if err == nil {
-		in.offset, err = io.Copy(in.kept, io.LimitReader(f, in.Size))
-	}
 	if err != nil {
-		in.kept, in.offset = sha256.New(), 0
+		return err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(f, in.Size))
+	if err == nil && n > 0 {
+		in.offset, in.kept = n, sum.Sum(nil)
 	}
 	return err
 }

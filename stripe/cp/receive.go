@@ -1,11 +1,9 @@
 package cp
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path"
@@ -35,14 +33,14 @@ type receiver struct {
 // incoming is a file that is wanted.
 type incoming struct {
 	entry
-	name   string    // below root
-	kept   hash.Hash // of what is there of it already, offset bytes
+	name   string // below root
 	offset int64
-	adopt  bool // what is there is the destination itself, not a part
+	kept   []byte // SHA-256 of the offset bytes that are there of it already
+	adopt  bool   // what is there is the destination itself, not a part
 	part   *os.File
 	at     int64
-	sum    hash.Hash
-	failed bool // the sender has been told; what still comes of it is dropped
+	sum    uint32 // of what came
+	failed bool   // the sender has been told; what still comes of it is dropped
 }
 
 // runReceiver takes everything from the sender at the other end.
@@ -306,7 +304,7 @@ func (rc *receiver) ask(in *incoming) error {
 		}
 	}
 	if !in.adopt {
-		in.offset = 0
+		in.offset, in.kept = 0, nil
 	}
 	if !in.adopt && in.part != nil {
 		if err := in.keep(in.part); err != nil {
@@ -314,12 +312,8 @@ func (rc *receiver) ask(in *incoming) error {
 			return rc.refuse(in.entry, in.name, err)
 		}
 	}
-	w := want{ID: in.ID}
-	if in.offset > 0 {
-		w.Offset, w.Sum = in.offset, in.kept.Sum(nil)
-	}
 	rc.open[in.ID] = in
-	return rc.s.send(msgWant, w)
+	return rc.s.send(msgWant, want{in.ID, in.offset, in.kept})
 }
 
 // begin opens the part of the file whose data follows.
@@ -330,10 +324,7 @@ func (rc *receiver) begin(b begin) error {
 	}
 	delete(rc.open, b.ID)
 	rc.current = in
-	in.at, in.sum = b.Offset, sha256.New()
-	if b.Offset > 0 {
-		in.sum = in.kept
-	}
+	in.at = b.Offset
 	rc.progress.Bytes.Add(b.Offset)
 	if in.adopt = in.adopt && b.Offset == in.Size; in.adopt {
 		return nil
@@ -365,7 +356,7 @@ func (rc *receiver) data(b []byte) error {
 	if in.failed {
 		return nil
 	}
-	in.sum.Write(b)
+	in.sum = crc32.Update(in.sum, castagnoli, b)
 	if _, err := in.part.Write(b); err != nil {
 		return rc.give(in, err)
 	}
@@ -386,7 +377,7 @@ func (rc *receiver) done(d done) error {
 		}
 		return rc.leave(in.entry)
 	}
-	if in.at != in.Size || !bytes.Equal(in.sum.Sum(nil), d.Sum) {
+	if in.at != in.Size || in.sum != d.Sum {
 		rc.drop(in, true)
 		return rc.refuse(in.entry, in.name, errors.New("its content is not what was sent; run the same command again"))
 	}

@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -220,8 +220,7 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 		return se.abandon(o, err)
 	}
 	defer f.Close()
-	sum := sha256.New()
-	from, err := skip(f, sum, w)
+	from, err := skip(f, w)
 	if err != nil {
 		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
 			return err
@@ -232,14 +231,14 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 		return err
 	}
 	se.progress.Bytes.Add(from)
-	left := o.Size - from
+	left, sum := o.Size-from, uint32(0)
 	for left > 0 {
 		if !se.isOpen(w.ID) { // the receiver has given it up
 			return se.s.send(msgDone, done{Broken: true})
 		}
 		n, err := f.Read(buf[headBytes:min(headBytes+left, int64(len(buf)))])
 		if n > 0 {
-			sum.Write(buf[headBytes : headBytes+n])
+			sum = crc32.Update(sum, castagnoli, buf[headBytes:headBytes+n])
 			left -= int64(n)
 			if err := se.s.sendBytes(msgData, buf[:headBytes+n]); err != nil {
 				return err
@@ -257,7 +256,7 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 	if info, err := f.Stat(); err != nil || left > 0 || !o.is(info) {
 		return se.abandon(o, errChanged)
 	}
-	return se.s.send(msgDone, done{Sum: sum.Sum(nil)})
+	return se.s.send(msgDone, done{Sum: sum})
 }
 
 func (se *sender) isOpen(id uint64) bool {
@@ -301,11 +300,12 @@ func (o offered) is(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == o.Size && info.ModTime().UnixNano() == o.MTime
 }
 
-// skip reads what the receiver has already into the sum. If it is not the same, the file is sent from its beginning.
-func skip(f *os.File, sum hash.Hash, w want) (int64, error) {
+// skip goes to the first byte to send: after what the receiver has already if that is the same, or to the beginning.
+func skip(f *os.File, w want) (int64, error) {
 	if w.Offset == 0 {
 		return 0, nil
 	}
+	sum := sha256.New()
 	n, err := io.CopyN(sum, f, w.Offset)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
@@ -313,7 +313,6 @@ func skip(f *os.File, sum hash.Hash, w want) (int64, error) {
 	if n == w.Offset && bytes.Equal(sum.Sum(nil), w.Sum) {
 		return n, nil
 	}
-	sum.Reset()
 	_, err = f.Seek(0, io.SeekStart)
 	return 0, err
 }
