@@ -24,6 +24,7 @@ type receiver struct {
 	open    map[uint64]*incoming // files that are wanted
 	current *incoming            // the one whose data comes
 	dirs    []entry              // whose modes and times are set at the end
+	fresh   map[string]bool      // directories that were made: there is nothing in them to go on from
 	lost    string               // the last directory that could not be made
 	asking  folder               // of the last entry
 	writing folder               // of the last file that came
@@ -45,7 +46,7 @@ type incoming struct {
 
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
-	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}}
+	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, fresh: map[string]bool{}}
 	var err error
 	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
 		return rc.end(r.To, err)
@@ -224,6 +225,7 @@ func (rc *receiver) leave(e entry) error {
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
 	err := rc.root.Mkdir(name, 0o700)
+	rc.fresh[name] = err == nil
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
 		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
@@ -275,6 +277,10 @@ func (rc *receiver) makeLink(name string, e entry) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
+	if rc.fresh[path.Dir(in.name)] {
+		rc.open[in.ID] = in
+		return rc.s.send(msgWant, want{ID: in.ID})
+	}
 	dir, name, err := rc.asking.of(rc.root, in.name)
 	if err != nil {
 		return rc.refuse(in.entry, in.name, err)
@@ -350,6 +356,7 @@ func (rc *receiver) data(b []byte) error {
 	if in == nil || in.at+int64(len(b)) > in.Size {
 		return fmt.Errorf("%w: more data than the file has", errBroken)
 	}
+	at := in.at
 	in.at += int64(len(b))
 	rc.progress.Bytes.Add(int64(len(b)))
 	rc.progress.SentBytes.Add(int64(len(b)))
@@ -357,7 +364,7 @@ func (rc *receiver) data(b []byte) error {
 		return nil
 	}
 	in.sum = crc32.Update(in.sum, castagnoli, b)
-	if _, err := in.part.Write(b); err != nil {
+	if _, err := in.part.WriteAt(b, at); err != nil {
 		return rc.give(in, err)
 	}
 	return nil
