@@ -193,22 +193,23 @@ func TestPermissionDenied(t *testing.T) {
 // whenConn does something once: before more than so many bytes are written, or when a file is asked for.
 type whenConn struct {
 	net.Conn
-	left int // 0: when a file is asked for
-	once sync.Once
-	do   func()
+	after   int // 0: when a file is asked for
+	written int
+	once    sync.Once
+	do      func()
 }
 
 func (c *whenConn) Write(p []byte) (int, error) {
-	if c.left > 0 && c.left <= len(p) {
+	c.written += len(p)
+	if c.after > 0 && c.written >= c.after {
 		c.once.Do(c.do)
 	}
-	c.left -= min(c.left, len(p))
 	return c.Conn.Write(p)
 }
 
 func (c *whenConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.left == 0 && bytes.Contains(p[:n], []byte{msgWant, 0, 0, 0}) {
+	if c.after == 0 && bytes.Contains(p[:n], []byte{msgWant, 0, 0, 0}) {
 		c.once.Do(c.do)
 	}
 	return n, err
@@ -262,7 +263,7 @@ func TestSourceChanges(t *testing.T) {
 			go func() { _ = Serve(far); far.Close() }()
 			var problems []Problem
 			changed := false
-			change := &whenConn{Conn: near, left: c.after, do: func() {
+			change := &whenConn{Conn: near, after: c.after, do: func() {
 				time.Sleep(2 * tick)
 				c.change(file)
 				changed = true
