@@ -31,7 +31,7 @@ func TestParseEvent(t *testing.T) {
 	}, nil)
 	got, err := parseEvent(11, v4)
 	want := Event{
-		Type: SubClosed, Token: 0xdecade, RemoteID: 9, PeerBackup: true, Err: syscall.ETIMEDOUT,
+		Type: SubClosed, Token: 0xdecade, Err: syscall.ETIMEDOUT,
 		Subflow: Subflow{Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.1:32769"), LocalID: 7},
 	}
 	if err != nil || got != want {
