@@ -76,6 +76,7 @@ type Connection struct {
 // EventType says what happened; numbers of enum mptcp_event_type in the kernel's mptcp_pm.h. The others are not asked for.
 type EventType uint8
 
+// What a Manager acts on.
 const (
 	Established    EventType = 2  // both ends have seen MPTCP work: subflows can be added; Event.Subflow is the first one
 	Closed         EventType = 3  // this host's application closed it; only the token is known

@@ -52,6 +52,24 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
+// Two events in one message of the socket, and what is too short or says that it is longer than it is.
+func TestParseEvents(t *testing.T) {
+	message := func(command EventType, attributes []byte) []byte {
+		b := append(native32(uint32(20+len(attributes))), make([]byte, 12)...)
+		return append(append(b, byte(command), 1, 0, 0), attributes...)
+	}
+	b := append(message(Closed, attribute(1, native32(7)...)), message(SubEstablished, attribute(1, native32(8)...))...)
+	all, err := parseEvents([]Event{{Token: 6}}, b)
+	if err != nil || len(all) != 3 || all[1].Type != Closed || all[1].Token != 7 || all[2].Type != SubEstablished || all[2].Token != 8 {
+		t.Errorf("got %+v, %v, want two after the one that was there", all, err)
+	}
+	for what, b := range map[string][]byte{"header alone": b[:16], "cut off": b[:26], "no length": make([]byte, 20)} {
+		if _, err := parseEvents(nil, b); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
 // A command against the bytes the kernel's policy asks for.
 func TestEncodeCommand(t *testing.T) {
 	got, err := encodeCommand(5, &address{addr: netip.MustParseAddr("192.0.2.1"), port: 443, flags: flagBackup}, &address{addr: netip.IPv6Loopback()}, 7)
