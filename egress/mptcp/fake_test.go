@@ -83,12 +83,11 @@ func (f *fake) took() string {
 	return strings.Join(f.log, ", ")
 }
 
-// open makes a connection from the client and returns its two events.
+// open makes a connection from the client and returns its event.
 func (f *fake) open(token uint32, server, client string) []Event {
 	s := Subflow{Local: netip.MustParseAddrPort(server), Remote: netip.MustParseAddrPort(client)}
 	f.connections[token] = &Connection{Token: token, Server: true, Local: s.Local, Remote: s.Remote, Subflows: []Subflow{s}}
 	return []Event{
-		{Type: Created, Token: token, Server: true, Subflow: s},
 		{Type: Established, Token: token, Server: true, Subflow: s},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -119,7 +118,7 @@ func Joins(stop <-chan struct{}, joined func()) error {
 		return err
 	}
 	defer c.conn.Close()
-	events, err := c.subscribe()
+	events, err := openEvents(c.group, SubEstablished)
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func Joins(stop <-chan struct{}, joined func()) error {
 		events.Close()
 	}()
 	for {
-		all, err := receive(events)
+		_, err := events.receive()
 		select {
 		case <-stop:
 			return nil
@@ -144,10 +143,8 @@ func Joins(stop <-chan struct{}, joined func()) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read events of MPTCP: %w", err)
+			return err
 		}
-		if slices.ContainsFunc(all, func(e Event) bool { return e.Type == SubEstablished }) {
-			joined()
-		}
+		joined()
 	}
 }

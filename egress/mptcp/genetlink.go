@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventBuffer is the kernel's room for events not yet read: about 10,000, some seconds at 1,000 new connections a second.
-const eventBuffer = 8 << 20
-
 // messageBuffer holds the largest answer, the description of the family; without it every message would be asked twice, first for its length.
 const messageBuffer = 16 << 10
 
@@ -114,34 +111,4 @@ func (c *commands) SetBackup(token uint32, s Subflow, backup bool) error {
 		local.flags = flagBackup
 	}
 	return c.execute("set priority of subflow", cmdSetFlags, token, &local, &remote, 0)
-}
-
-// subscribe opens a socket that gets all events of the namespace from now on.
-func (c *commands) subscribe() (*genetlink.Conn, error) {
-	conn, err := genetlink.Dial(&netlink.Config{MessageBufferSize: messageBuffer})
-	if err != nil {
-		return nil, fmt.Errorf("open generic netlink: %w", err)
-	}
-	if err := errors.Join(conn.SetReadBuffer(eventBuffer), conn.JoinGroup(c.group)); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("subscribe to events of MPTCP: %w: this needs CAP_NET_ADMIN", err)
-	}
-	return conn, nil
-}
-
-// receive waits for the next events. An error means that some may be lost.
-func receive(conn *genetlink.Conn) ([]Event, error) {
-	messages, _, err := conn.Receive()
-	if err != nil {
-		return nil, err
-	}
-	events := make([]Event, 0, len(messages))
-	for _, m := range messages {
-		e, err := parseEvent(m.Header.Command, m.Data)
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, e)
-	}
-	return events, nil
 }

@@ -143,7 +143,7 @@ func assignIDs(exits []netip.Addr) (map[netip.Addr]uint8, error) {
 // Handle takes in one event. If it makes changes necessary, they are made before Handle returns, unless the budget is used up.
 func (m *Manager) Handle(e Event, now time.Time) {
 	c := m.byToken[e.Token]
-	if e.Type == Created || e.Type == Established {
+	if e.Type == Established {
 		if !e.Server {
 			return
 		}

@@ -73,32 +73,25 @@ type Connection struct {
 	Subflows []Subflow
 }
 
-// EventType says what happened; numbers of enum mptcp_event_type in the kernel's mptcp_pm.h.
+// EventType says what happened; numbers of enum mptcp_event_type in the kernel's mptcp_pm.h. The others are not asked for.
 type EventType uint8
 
-// Of the first three Event.Subflow is the first subflow. Announced and Removed are about addresses of the peer.
+// What a Manager acts on.
 const (
-	Created        EventType = 1  // the handshake's third packet is there
-	Established    EventType = 2  // both ends have seen MPTCP work: subflows can be added
+	Established    EventType = 2  // both ends have seen MPTCP work: subflows can be added; Event.Subflow is the first one
 	Closed         EventType = 3  // this host's application closed it; only the token is known
-	Announced      EventType = 6  // Event.RemoteID, Subflow.Remote
-	Removed        EventType = 7  // Event.RemoteID
 	SubEstablished EventType = 10 //
 	SubClosed      EventType = 11 // Event.Err, if an error closed it
-	SubPriority    EventType = 13 // Event.PeerBackup
 )
 
 // Event is one report of the kernel.
 type Event struct {
 	Type  EventType
 	Token uint32
-	// Server says that the peer opened the connection; known of Created and Established.
+	// Server says that the peer opened the connection; known of Established.
 	Server bool
 	Subflow
-	RemoteID uint8
-	// PeerBackup is what the peer asked for.
-	PeerBackup bool
-	Err        syscall.Errno
+	Err syscall.Errno
 }
 
 // Kernel is what a [Manager] can do to connections. Each method has happened when it returns.

@@ -42,7 +42,7 @@ func Probe() []Lack {
 				"run as root, on Linux 5.19 or newer", true})
 		}
 	}
-	if events, err := kernel.subscribe(); err != nil {
+	if events, err := openEvents(kernel.group); err != nil {
 		lacks = append(lacks, Lack{err.Error(), "run as root", true})
 	} else {
 		events.Close()

@@ -6,14 +6,12 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/mdlayher/genetlink"
 )
 
 // Service manages the connections of the network namespace it was opened in.
 type Service struct {
 	kernel *commands
-	events *genetlink.Conn
+	events *events
 
 	mu      sync.Mutex // guards what follows
 	manager *Manager
@@ -50,13 +48,17 @@ func Open(config Config) (*Service, error) {
 	s := &Service{kernel: kernel, sooner: make(chan struct{}, 1)}
 	s.changes.signal = make(chan struct{}, 1)
 	if s.manager, err = New(config, kernel); err == nil {
-		s.events, err = kernel.subscribe()
+		s.events, err = s.subscribe()
 	}
 	if err != nil {
 		kernel.conn.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Service) subscribe() (*events, error) {
+	return openEvents(s.kernel.group, Established, Closed, SubEstablished, SubClosed)
 }
 
 // Changed says that other exits than before may reach clients within the prefixes; without any, all clients. It returns at once.
@@ -158,9 +160,9 @@ func (s *Service) Census() (Census, error) {
 
 // runReader acts on events as they come, until some are lost or the socket is closed; then it sends why. It does so itself, without
 // handing them over to run, because a change of goroutines costs more than an event.
-func (s *Service) runReader(conn *genetlink.Conn, end chan<- error) {
+func (s *Service) runReader(conn *events, end chan<- error) {
 	for {
-		events, err := receive(conn)
+		events, err := conn.receive()
 		if err != nil {
 			end <- err
 			return
@@ -198,7 +200,7 @@ func (s *Service) work(now time.Time) {
 // event is missing, and one that is in both changes nothing.
 func (s *Service) resync(fresh bool) (end chan error, err error) {
 	if !fresh {
-		conn, err := s.kernel.subscribe()
+		conn, err := s.subscribe()
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/lab/netns"
 )
 
@@ -296,7 +298,7 @@ func TestLostEvents(t *testing.T) {
 	w.listen("tcp", "[::]:80")
 	w.until("start", func() bool { st := s.Status(); return st.Resyncs == 1 })
 	s.mu.Lock() // the manager stands still
-	if err := s.events.SetReadBuffer(1); err != nil {
+	if err := unix.SetsockoptInt(int(s.events.socket.Fd()), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
 		t.Fatal(err)
 	}
 	var downloads []*download

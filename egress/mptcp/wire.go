@@ -37,14 +37,12 @@ const (
 
 	evToken      = 1
 	evLocalID    = 3
-	evRemoteID   = 4
 	evSource4    = 5
 	evSource6    = 6
 	evDest4      = 7
 	evDest6      = 8
 	evSourcePort = 9
 	evDestPort   = 10
-	evBackup     = 11
 	evError      = 12
 	evFlags      = 13
 	evServerSide = 18
@@ -67,8 +65,6 @@ func parseEvent(command uint8, data []byte) (Event, error) {
 			e.Token = d.Uint32()
 		case evLocalID:
 			e.LocalID = d.Uint8()
-		case evRemoteID:
-			e.RemoteID = d.Uint8()
 		case evSource4, evSource6:
 			source = parseAddr(d)
 		case evDest4, evDest6:
@@ -77,8 +73,6 @@ func parseEvent(command uint8, data []byte) (Event, error) {
 			sourcePort = parsePort(d)
 		case evDestPort:
 			destPort = parsePort(d)
-		case evBackup:
-			e.PeerBackup = d.Uint8() != 0
 		case evError:
 			e.Err = syscall.Errno(d.Uint8())
 		case evFlags:

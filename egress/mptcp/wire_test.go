@@ -31,7 +31,7 @@ func TestParseEvent(t *testing.T) {
 	}, nil)
 	got, err := parseEvent(11, v4)
 	want := Event{
-		Type: SubClosed, Token: 0xdecade, RemoteID: 9, PeerBackup: true, Err: syscall.ETIMEDOUT,
+		Type: SubClosed, Token: 0xdecade, Err: syscall.ETIMEDOUT,
 		Subflow: Subflow{Local: netip.MustParseAddrPort("192.0.2.1:443"), Remote: netip.MustParseAddrPort("198.51.100.1:32769"), LocalID: 7},
 	}
 	if err != nil || got != want {
@@ -47,6 +47,24 @@ func TestParseEvent(t *testing.T) {
 	}
 	for what, b := range map[string][]byte{"short address": attribute(5, 1, 2, 3), "long port": attribute(9, 1, 2, 3), "cut off": v4[:len(v4)-6]} {
 		if _, err := parseEvent(11, b); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+// Two events in one message of the socket, and what is too short or says that it is longer than it is.
+func TestParseEvents(t *testing.T) {
+	message := func(command EventType, attributes []byte) []byte {
+		b := append(native32(uint32(20+len(attributes))), make([]byte, 12)...)
+		return append(append(b, byte(command), 1, 0, 0), attributes...)
+	}
+	b := append(message(Closed, attribute(1, native32(7)...)), message(SubEstablished, attribute(1, native32(8)...))...)
+	all, err := parseEvents([]Event{{Token: 6}}, b)
+	if err != nil || len(all) != 3 || all[1].Type != Closed || all[1].Token != 7 || all[2].Type != SubEstablished || all[2].Token != 8 {
+		t.Errorf("got %+v, %v, want two after the one that was there", all, err)
+	}
+	for what, b := range map[string][]byte{"header alone": b[:16], "cut off": b[:26], "no length": make([]byte, 20)} {
+		if _, err := parseEvents(nil, b); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
