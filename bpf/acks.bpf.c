@@ -12,6 +12,7 @@
 #define NSEC_PER_USEC 1000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
+#define ETHERNET_BYTES 14
 
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { TCX_DROP = 2, IPPROTO_UDP = 17, AF_INET = 2 };
@@ -208,7 +209,10 @@ static __always_inline long wrap6(struct __sk_buff *skb, const struct plait_ack_
 		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
 }
 
-/* The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. */
+/*
+ * The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. It takes an Ethernet header
+ * off (__bpf_redirect_neigh in net/core/filter.c) and drops what has none: links like PPP, LTE and tunnels send without one.
+ */
 SEC("tcx/egress")
 int plait_ack_sent(struct __sk_buff *skb)
 {
@@ -225,6 +229,8 @@ int plait_ack_sent(struct __sk_buff *skb)
 	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !is_pure_ack(skb, &seg, &tsval))
 		return TCX_NEXT;
 	network = network_offset(skb);
+	if (network && network != ETHERNET_BYTES)
+		return TCX_NEXT;
 	bytes = skb->len - network;
 	*sending = 1;
 	if (bpf_clone_redirect(skb, skb->ifindex, 0) < 0) {
@@ -232,9 +238,12 @@ int plait_ack_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 	*sending = 0;
+	if (!network && bpf_skb_change_head(skb, ETHERNET_BYTES, 0))
+		return TCX_DROP; /* the copy alone, as below */
+	network = ETHERNET_BYTES;
 	four = is_mapped(r->destination);
 	if (four ? wrap4(skb, r, network, bytes) : wrap6(skb, r, network, bytes))
-		return TCX_DROP; /* the copy alone */
+		return TCX_DROP;
 	__sync_fetch_and_add(&r->copies, 1);
 	to.nh_family = four ? AF_INET : AF_INET6;
 	if (four)

@@ -67,8 +67,8 @@ func acksMain(path string) int {
 	return 0
 }
 
-// tapIn makes a TAP device in a namespace.
-func (h *host) tapIn(ns, name string) *os.File {
+// device makes a device in a namespace whose packets are the test's to carry: with an Ethernet header (IFF_TAP) or without (IFF_TUN).
+func (h *host) device(ns, name string, kind uint16) *os.File {
 	h.Helper()
 	var fd int
 	h.must(netns.Do(ns, func() (err error) {
@@ -79,7 +79,7 @@ func (h *host) tapIn(ns, name string) *os.File {
 		if err != nil {
 			return err
 		}
-		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		request.SetUint16(kind | unix.IFF_NO_PI)
 		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}))
 	f := os.NewFile(uintptr(fd), name)
@@ -123,7 +123,7 @@ func newAckHosts(t *testing.T, four bool) *ackHosts {
 	h := newHost(t)
 	a := &ackHosts{host: h, client: h.second("-client")}
 	const delay = 30 * time.Millisecond
-	near, far := h.tapIn(a.client.ns, "slow"), h.tapIn(h.ns, "slow")
+	near, far := h.device(a.client.ns, "slow", unix.IFF_TAP), h.device(h.ns, "slow", unix.IFF_TAP)
 	go slowly(near, far, delay)
 	go slowly(far, near, delay)
 	h.ip("-n " + h.ns + " link add quick type veth peer name quick netns " + a.client.ns)

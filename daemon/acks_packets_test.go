@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/bpf"
 )
 
@@ -162,14 +164,24 @@ func TestACKCopyTaken(t *testing.T) {
 	}
 }
 
-// All pure ACKs of a flow, and nothing else, go twice; the data that is acknowledged arrives whole.
+// All pure ACKs of a flow, and nothing else, go twice, whether the links have Ethernet headers or not; the data that is acknowledged arrives whole.
 func TestACKsCopied(t *testing.T) {
-	for _, family := range []string{"4", "6"} {
-		t.Run("IPv"+family, func(t *testing.T) {
+	for _, c := range []struct {
+		name, family string
+		bare         bool
+	}{{"IPv4", "4", false}, {"IPv6", "6", false}, {"IPv4, links without Ethernet", "4", true}} {
+		family := c.family
+		t.Run(c.name, func(t *testing.T) {
 			h := newNamespace(t)
 			far := h.second("-s")
 			for i, name := range []string{"slow", "quick"} {
-				h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", h.ns, name, name, far.ns))
+				if c.bare {
+					a, b := h.device(h.ns, name, unix.IFF_TUN), h.device(far.ns, name, unix.IFF_TUN)
+					go slowly(a, b, 0)
+					go slowly(b, a, 0)
+				} else {
+					h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", h.ns, name, name, far.ns))
+				}
 				for ns, last := range map[string]int{h.ns: 1, far.ns: 2} {
 					h.ip(fmt.Sprintf("-n %s addr add 10.9.%d.%d/24 dev %s", ns, i, last, name))
 					h.ip(fmt.Sprintf("-n %s addr add fd09:%d::%d/64 dev %s nodad", ns, i, last, name))
