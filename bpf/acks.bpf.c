@@ -17,6 +17,7 @@
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { TCX_DROP = 2, IPPROTO_UDP = 17, AF_INET = 2 };
 enum { TCP_FLAG_FIN = 1, TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
+enum { MPTCP_CAPABLE, MPTCP_JOIN }; /* subtypes (RFC 8684 section 3) */
 enum { BPF_ADJ_ROOM_MAC = 1 };
 enum {
 	BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 = 1 << 1,
@@ -112,8 +113,8 @@ struct {
 } plait_ack_sending SEC(".maps");
 
 /*
- * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. Of MPTCP's signals only the acknowledgement of data (DSS) may be in it: what adds
- * or removes addresses, joins or ends must come once, and in its order.
+ * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. MPTCP's signals of addresses and priorities may be in it: behind copies of later ACKs
+ * an ACK that was not copied is old to TCP, and what it says is dropped with it. They are allowed to come twice, as by retransmission. Its handshakes are not.
  */
 static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *tsval)
 {
@@ -139,7 +140,7 @@ static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *s
 		}
 		if (size < 2)
 			return 0;
-		if (option[0] == 30 && option[2] >> 4 != 2)
+		if (option[0] == 30 && option[2] >> 4 <= MPTCP_JOIN)
 			return 0;
 		if (option[0] == 8) {
 			__builtin_memcpy(&shown, option + 2, 4);

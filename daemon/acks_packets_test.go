@@ -133,9 +133,9 @@ func TestACKCopyTaken(t *testing.T) {
 			if want := onEthernet(tcpACK(f.nat, f.s, 1000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
 				t.Errorf("%d\n%x, want\n%x", int32(verdict), out, want)
 			}
-			signal := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x30, 0, 0, 0, 0, 0) // ADD_ADDR
-			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, signal))); verdict != drop {
-				t.Errorf("a copy of an MPTCP signal: %d", int32(verdict))
+			join := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x10, 0, 0, 0, 0, 0)
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, join))); verdict != drop {
+				t.Errorf("a copy of an ACK that joins: %d", int32(verdict))
 			}
 			for what, other := range map[string][]byte{
 				"another token": tunnel(f.from, f.to, testAckPort, 3, 78, inner),
