@@ -111,9 +111,15 @@ func TestAckSender(t *testing.T) {
 	if len(k.names) != 1 || k.names[name(0)] != key || !maps.Equal(k.heard, map[int]bool{3: true, 4: true}) {
 		t.Errorf("the kernel has %v at interfaces %v, want the first flow at those of its hellos and its ACKs", k.names, k.heard)
 	}
-	k.leads[key] = bpf.AckLead{Copies: 10, Late: 2, LeadUs: 90_000}
-	if got, want := ask(quick, name(0)).Flows[0], (ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10, Late: 2, LeadUs: 90_000}); got != want {
-		t.Errorf("told %+v, want %+v", got, want)
+	for i := range 6 { // a second each: nothing is measured after the first
+		k.leads[key] = bpf.AckLead{Copies: 10 + uint64(i), Late: 2, Leads: 4, LeadUs: 90_000}
+		want := ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10 + uint32(i), Late: 2, LeadUs: 90_000}
+		if time.Duration(i)*time.Second > leadFor {
+			want.LeadUs = 0
+		}
+		if got := ask(quick, name(0)).Flows[0]; got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
 	}
 	before := searches
 	for range 10 {
@@ -127,7 +133,7 @@ func TestAckSender(t *testing.T) {
 	if a := ask(quick, name(0)); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
 		t.Errorf("a socket that was given back: %v, the kernel has %v at %v", a.Flows[0].State, k.names, k.heard)
 	}
-	if !strings.Contains(log.String(), "are taken no more, after 10") {
+	if !strings.Contains(log.String(), "are taken no more, after 15") {
 		t.Errorf("the log is %q", log.String())
 	}
 }
