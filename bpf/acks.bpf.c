@@ -395,11 +395,15 @@ static __always_inline struct plait_flow_key *name_of(struct __sk_buff *skb, __u
 
 	if (!four && skb->protocol != bpf_htons(ETH_P_IPV6))
 		return 0;
-	if (!load(skb, 0, ip, 20) || ip[four ? 9 : 6] != IPPROTO_UDP)
+	*bytes = four ? 20 : 40;
+	if (!(four ? load(skb, 0, ip, 20) : load(skb, 0, ip, 40)) || ip[four ? 9 : 6] != IPPROTO_UDP)
 		return 0;
 	if (four && (ip[0] != 0x45 || (ip[6] & 0x3f) || ip[7]))
 		return 0;
-	*bytes = four ? 20 : 40;
+	if (four)
+		mapped(name.from, ip + 12);
+	else
+		__builtin_memcpy(name.from, ip + 8, 16);
 	if (!load(skb, *bytes, &udp, sizeof(udp)) || udp.destination != bpf_htons(plait_ack_port))
 		return 0;
 	*bytes += sizeof(udp);

@@ -36,7 +36,7 @@ const (
 type takenFlow struct {
 	key        bpf.FlowKey
 	ends       mptcp.Ends
-	from       netip.Addr // the hellos
+	from       netip.Addr // the hellos, and copies
 	until      time.Time
 	interfaces []int // its ACKs and their copies enter by
 	leads      uint32
@@ -158,22 +158,22 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		return state
 	}
 	f := s.sockets[n][0]
-	if key := flowKey(f.Ends()); t == nil || t.key != key {
+	if key := flowKey(f.Ends()); t == nil || t.key != key || t.from != from {
+		if t != nil {
+			s.drop(n, "another subflow has its name now, or hellos come from another address")
+		}
 		if len(s.taken) >= takenMost {
 			return ackpath.Full
 		}
-		if t != nil {
-			s.drop(n, "another subflow has its name now")
-		}
-		t = &takenFlow{key: key, ends: f.Ends()}
-		if err := s.kernel.take(n, key); err != nil {
+		t = &takenFlow{key: key, ends: f.Ends(), from: from}
+		if err := s.kernel.take(n, from, key); err != nil {
 			s.logf("%v", err)
 			return ackpath.Full
 		}
 		s.taken[n] = t
 		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
 	}
-	t.from, t.until, t.interfaces = from, now.Add(takenFor), []int{link}
+	t.until, t.interfaces = now.Add(takenFor), []int{link}
 	if l, err := s.find(f); err == nil {
 		t.interfaces = append(t.interfaces, l.index)
 	}
@@ -186,7 +186,7 @@ func (s *ackSender) drop(n ackpath.Name, because string) {
 	l, _ := s.kernel.lead(t.key) // what cannot be read is not counted
 	s.ended.Copies += l.Copies
 	s.ended.Late += l.Late
-	if err := s.kernel.drop(n, t.key); err != nil {
+	if err := s.kernel.drop(n, t.from, t.key); err != nil {
 		s.logf("%v", err)
 	}
 	delete(s.taken, n)

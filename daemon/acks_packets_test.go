@@ -118,7 +118,7 @@ func TestACKCopyTaken(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			key := packet{from: f.s, to: f.nat}.key()
-			name := bpf.AckName{Token: 77, Id: 3}
+			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3}
 			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
 			run := func(data []byte) (verdict uint32, out []byte) {
@@ -141,6 +141,7 @@ func TestACKCopyTaken(t *testing.T) {
 				"another token": tunnel(f.from, f.to, testAckPort, 3, 78, inner),
 				"another id":    tunnel(f.from, f.to, testAckPort, 4, 77, inner),
 				"another port":  tunnel(f.from, f.to, testAckPort+1, 3, 77, inner),
+				"a stranger":    tunnel(f.from.Next(), f.to, testAckPort, 3, 77, inner),
 			} {
 				if verdict, out := run(onEthernet(other)); verdict != next || !bytes.Equal(out, onEthernet(other)) {
 					t.Errorf("%s: %d, %x", what, int32(verdict), out)
@@ -246,7 +247,7 @@ func (h *host) testCopies(far *host, address func(link, last int) netip.Addr) {
 		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick),
 		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1,
 	}))
-	h.must(sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{Token: 5, Id: 1}, here))
+	h.must(sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: address(1, 1).As16(), Token: 5, Id: 1}, here))
 	h.must(sender.Maps[bpf.AcksMapPlaitAckFlows].Put(here, &bpf.AckLead{}))
 
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
