@@ -77,7 +77,7 @@ type Told struct {
 	State  State
 	Copies uint32
 	Late   uint32 // copies that came after their twin
-	LeadUs uint32 // how much sooner than its twin a copy arrives; 0: not measured yet
+	LeadUs uint32 // how much sooner than its twin a copy arrives; 0: not measured lately
 }
 
 // Answer is what a sender says to a hello, in as many bytes.

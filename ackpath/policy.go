@@ -20,6 +20,8 @@ const (
 	leastGain = 20 * time.Millisecond
 	// leastLead is how much sooner than its twin a copy must arrive.
 	leastLead = 5 * time.Millisecond
+	// twinsLate is how long the twins of the first copies may be on their way.
+	twinsLate = 5 * time.Second
 	// fewCopies is what must have been sent before their absence, or lateness, means something.
 	fewCopies = 10
 	// answersMost is how many answers in a row must say the same before copying ends.
@@ -38,6 +40,7 @@ type Flow struct {
 	refused  int    // answers in a row that say that copies are not taken
 	poor     int    // answers in a row that tell of no lead
 	deaf     int    // answers in a row that tell of no copies
+	blind    int    // answers in a row that tell of copies, and know nothing of their lead
 	sent     uint64 // copies, when the last answer was taken in
 	told     Told   // in that answer
 	answered bool   // since copying began
@@ -115,14 +118,14 @@ func (s *Flow) stop(now time.Time, why string) Decision {
 		s.pause = backoff{}
 	}
 	s.copying = false
-	s.refused, s.poor, s.deaf = 0, 0, 0
+	s.refused, s.poor, s.deaf, s.blind = 0, 0, 0, 0
 	s.pause.begin(now)
 	s.because = why
 	return Decision{Because: fmt.Sprintf("%s; tried again in %v", why, s.pause.length)}
 }
 
 // judge counts what a new answer says against copies; it returns why to end them, or nothing.
-func (s *Flow) judge(f Facts) string {
+func (s *Flow) judge(now time.Time, f Facts) string {
 	count := func(n *int, bad bool) bool {
 		if *n++; !bad {
 			*n = 0
@@ -142,6 +145,8 @@ func (s *Flow) judge(f Facts) string {
 		return fmt.Sprintf("copies do not arrive: something on the way over %s drops them", f.QuickLink)
 	case count(&s.poor, lead > 0 && lead < leastLead || arrived >= fewCopies && 2*late > arrived):
 		return fmt.Sprintf("copies over %s arrive %s before their twins, less than %s is no gain", f.QuickLink, ms(lead), ms(leastLead))
+	case count(&s.blind, lead == 0 && arrived >= fewCopies && now.Sub(s.since) >= twinsLate):
+		return fmt.Sprintf("the sender takes copies and does not see their twins, which come over %s: it cannot correct for what it cannot measure", f.SlowLink)
 	}
 	return ""
 }
@@ -190,7 +195,7 @@ func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 		return s.stop(now, f.Told.State.String())
 	}
 	if f.Answer != s.answer {
-		if why := s.judge(f); why != "" {
+		if why := s.judge(now, f); why != "" {
 			return s.stop(now, why)
 		}
 	}

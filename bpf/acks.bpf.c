@@ -12,10 +12,12 @@
 #define NSEC_PER_USEC 1000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
+#define ETHERNET_BYTES 14
 
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { TCX_DROP = 2, IPPROTO_UDP = 17, AF_INET = 2 };
 enum { TCP_FLAG_FIN = 1, TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
+enum { MPTCP_CAPABLE, MPTCP_JOIN }; /* subtypes (RFC 8684 section 3) */
 enum { BPF_ADJ_ROOM_MAC = 1 };
 enum {
 	BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 = 1 << 1,
@@ -111,8 +113,8 @@ struct {
 } plait_ack_sending SEC(".maps");
 
 /*
- * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. Of MPTCP's signals only the acknowledgement of data (DSS) may be in it: what adds
- * or removes addresses, joins or ends must come once, and in its order.
+ * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. MPTCP's signals of addresses and priorities may be in it: behind copies of later ACKs
+ * an ACK that was not copied is old to TCP, and what it says is dropped with it. They are allowed to come twice, as by retransmission. Its handshakes are not.
  */
 static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *tsval)
 {
@@ -138,7 +140,7 @@ static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *s
 		}
 		if (size < 2)
 			return 0;
-		if (option[0] == 30 && option[2] >> 4 != 2)
+		if (option[0] == 30 && option[2] >> 4 <= MPTCP_JOIN)
 			return 0;
 		if (option[0] == 8) {
 			__builtin_memcpy(&shown, option + 2, 4);
@@ -208,7 +210,10 @@ static __always_inline long wrap6(struct __sk_buff *skb, const struct plait_ack_
 		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
 }
 
-/* The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. */
+/*
+ * The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. It takes an Ethernet header
+ * off (__bpf_redirect_neigh in net/core/filter.c) and drops what has none: links like PPP, LTE and tunnels send without one.
+ */
 SEC("tcx/egress")
 int plait_ack_sent(struct __sk_buff *skb)
 {
@@ -225,6 +230,8 @@ int plait_ack_sent(struct __sk_buff *skb)
 	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !is_pure_ack(skb, &seg, &tsval))
 		return TCX_NEXT;
 	network = network_offset(skb);
+	if (network && network != ETHERNET_BYTES)
+		return TCX_NEXT;
 	bytes = skb->len - network;
 	*sending = 1;
 	if (bpf_clone_redirect(skb, skb->ifindex, 0) < 0) {
@@ -232,9 +239,12 @@ int plait_ack_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 	*sending = 0;
+	if (!network && bpf_skb_change_head(skb, ETHERNET_BYTES, 0))
+		return TCX_DROP; /* the copy alone, as below */
+	network = ETHERNET_BYTES;
 	four = is_mapped(r->destination);
 	if (four ? wrap4(skb, r, network, bytes) : wrap6(skb, r, network, bytes))
-		return TCX_DROP; /* the copy alone */
+		return TCX_DROP;
 	__sync_fetch_and_add(&r->copies, 1);
 	to.nh_family = four ? AF_INET : AF_INET6;
 	if (four)
@@ -385,11 +395,15 @@ static __always_inline struct plait_flow_key *name_of(struct __sk_buff *skb, __u
 
 	if (!four && skb->protocol != bpf_htons(ETH_P_IPV6))
 		return 0;
-	if (!load(skb, 0, ip, 20) || ip[four ? 9 : 6] != IPPROTO_UDP)
+	*bytes = four ? 20 : 40;
+	if (!(four ? load(skb, 0, ip, 20) : load(skb, 0, ip, 40)) || ip[four ? 9 : 6] != IPPROTO_UDP)
 		return 0;
 	if (four && (ip[0] != 0x45 || (ip[6] & 0x3f) || ip[7]))
 		return 0;
-	*bytes = four ? 20 : 40;
+	if (four)
+		mapped(name.from, ip + 12);
+	else
+		__builtin_memcpy(name.from, ip + 8, 16);
 	if (!load(skb, *bytes, &udp, sizeof(udp)) || udp.destination != bpf_htons(plait_ack_port))
 		return 0;
 	*bytes += sizeof(udp);

@@ -32,8 +32,9 @@ struct plait_ack_route {
 	__u8 pad[3];
 };
 
-/* How a copy tells which socket it is for. */
+/* How a copy tells which socket it is for, and where it must come from: whoever sends from another address has no part in it. */
 struct plait_ack_name {
+	__u8 from[16]; /* as hellos about it; IPv4 as mapped address */
 	__u32 token;
 	__u8 id;
 	__u8 pad[3];

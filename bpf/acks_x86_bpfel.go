@@ -30,6 +30,7 @@ type AcksPlaitAckLead struct {
 
 type AcksPlaitAckName struct {
 	_     structs.HostLayout
+	From  [16]uint8
 	Token uint32
 	Id    uint8
 	Pad   [3]uint8

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -19,9 +20,9 @@ type ackKernel interface {
 	// copies says how many there were.
 	copies(flow bpf.FlowKey) uint64
 	stopCopying(flow bpf.FlowKey) error
-	// take gives copies with this name to the flow.
-	take(name ackpath.Name, flow bpf.FlowKey) error
-	drop(name ackpath.Name, flow bpf.FlowKey) error
+	// take gives copies with this name, if they come from this address, to the flow.
+	take(name ackpath.Name, from netip.Addr, flow bpf.FlowKey) error
+	drop(name ackpath.Name, from netip.Addr, flow bpf.FlowKey) error
 	// lead says what copies of the flow do.
 	lead(flow bpf.FlowKey) (bpf.AckLead, error)
 	// watchSent and watchHeard look at what leaves and enters these interfaces, by number, and no others.
@@ -114,10 +115,12 @@ func (a *ackPrograms) stopCopying(flow bpf.FlowKey) error {
 	return a.have(-gone)
 }
 
-func bpfName(n ackpath.Name) bpf.AckName { return bpf.AckName{Token: n.Token, Id: n.ID} }
+func bpfName(n ackpath.Name, from netip.Addr) bpf.AckName {
+	return bpf.AckName{From: from.As16(), Token: n.Token, Id: n.ID}
+}
 
-func (a *ackPrograms) take(name ackpath.Name, flow bpf.FlowKey) error {
-	key := bpfName(name)
+func (a *ackPrograms) take(name ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {
+	key := bpfName(name, from)
 	err := a.Maps[bpf.AcksMapPlaitAckFlows].Put(&flow, &bpf.AckLead{})
 	if err == nil {
 		err = a.Maps[bpf.AcksMapPlaitAckNames].Put(&key, &flow)
@@ -128,8 +131,8 @@ func (a *ackPrograms) take(name ackpath.Name, flow bpf.FlowKey) error {
 	return a.have(1)
 }
 
-func (a *ackPrograms) drop(name ackpath.Name, flow bpf.FlowKey) error {
-	key := bpfName(name)
+func (a *ackPrograms) drop(name ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {
+	key := bpfName(name, from)
 	gone, err := remove(a.Maps[bpf.AcksMapPlaitAckNames], &key)
 	if err == nil {
 		_, err = remove(a.Maps[bpf.AcksMapPlaitAckFlows], &flow)

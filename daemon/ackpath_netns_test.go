@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,8 +69,8 @@ func acksMain(path string) int {
 	return 0
 }
 
-// tapIn makes a TAP device in a namespace.
-func (h *host) tapIn(ns, name string) *os.File {
+// device makes a device in a namespace whose packets are the test's to carry: with an Ethernet header (IFF_TAP) or without (IFF_TUN).
+func (h *host) device(ns, name string, kind uint16) *os.File {
 	h.Helper()
 	var fd int
 	h.must(netns.Do(ns, func() (err error) {
@@ -79,7 +81,7 @@ func (h *host) tapIn(ns, name string) *os.File {
 		if err != nil {
 			return err
 		}
-		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		request.SetUint16(kind | unix.IFF_NO_PI)
 		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}))
 	f := os.NewFile(uintptr(fd), name)
@@ -118,12 +120,15 @@ type ackHosts struct {
 	server netip.Addr
 }
 
+// slowID is the number of the client's address on the slow link.
+const slowID = "9"
+
 // newAckHosts gives the client a second subflow over the quick link, which carries no data (backup).
 func newAckHosts(t *testing.T, four bool) *ackHosts {
 	h := newHost(t)
 	a := &ackHosts{host: h, client: h.second("-client")}
 	const delay = 30 * time.Millisecond
-	near, far := h.tapIn(a.client.ns, "slow"), h.tapIn(h.ns, "slow")
+	near, far := h.device(a.client.ns, "slow", unix.IFF_TAP), h.device(h.ns, "slow", unix.IFF_TAP)
 	go slowly(near, far, delay)
 	go slowly(far, near, delay)
 	h.ip("-n " + h.ns + " link add quick type veth peer name quick netns " + a.client.ns)
@@ -148,6 +153,7 @@ func newAckHosts(t *testing.T, four bool) *ackHosts {
 	}
 	h.ip("-n " + a.client.ns + " route add " + to + " via " + quick[0] + " dev quick metric 2048")
 	h.ip("-n " + a.client.ns + " mptcp endpoint add " + quick[1] + " dev quick subflow backup")
+	h.ip("-n " + a.client.ns + " mptcp endpoint add " + slow[1] + " dev slow id " + slowID + " subflow") // connections begin with it
 	a.server = netip.MustParseAddr(slow[0])
 	return a
 }
@@ -272,6 +278,26 @@ func (a *ackHosts) copies(what string, p *process) AckFlowStatus {
 	return f
 }
 
+// signals checks that the server hears each change of a copied subflow's priority, which goes in an ACK of its own, once.
+func (a *ackHosts) signals() {
+	a.Helper()
+	const changes = 10
+	for i := range changes {
+		a.ip("-n " + a.client.ns + " mptcp endpoint change id " + slowID + " " + []string{"backup", "nobackup"}[i%2])
+		time.Sleep(100 * time.Millisecond)
+	}
+	var heard int
+	defer func() { a.Logf("%d changes of priority, %d heard", changes, heard) }()
+	a.eventually(10*time.Second, "the server hears every change of priority", func() bool {
+		out, err := exec.Command("ip", "netns", "exec", a.ns, "nstat", "-asz", "MPTcpExtMPPrioRx").Output()
+		a.must(err)
+		fields := strings.Fields(string(out))
+		heard, err = strconv.Atoi(fields[len(fields)-2])
+		a.must(err)
+		return heard >= changes // a twin may be heard as well
+	})
+}
+
 // ends waits until no ACK is copied, and no program attached.
 func (a *ackHosts) ends(what string) {
 	a.Helper()
@@ -314,6 +340,7 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 		t.Errorf("explain a host without connections: %v", err)
 	}
 
+	a.signals()
 	for _, section := range []string{"mode: observe", "mode: off", "mode: on, ratio: 100"} {
 		a.section(client, section)
 		a.must(client.Reload())

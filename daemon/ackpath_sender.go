@@ -24,6 +24,8 @@ const (
 	hellosPerSecond = 50
 	// sourcesMost is how many sources are remembered.
 	sourcesMost = 4096
+	// leadFor is how long a lead is told after it was measured: the congestion control believes it as long (bpf/fair.h).
+	leadFor = 3 * time.Second
 	// searchEvery is how often sockets are searched for a flow at most, unless that takes more than a twentieth of the time.
 	searchEvery = 50 * time.Millisecond
 	// reviewEvery is how often the sockets of flows that are taken are looked at again: their congestion control may have changed.
@@ -34,9 +36,22 @@ const (
 type takenFlow struct {
 	key        bpf.FlowKey
 	ends       mptcp.Ends
-	from       netip.Addr // the hellos
+	from       netip.Addr // the hellos, and copies
 	until      time.Time
 	interfaces []int // its ACKs and their copies enter by
+	leads      uint32
+	measured   time.Time // the last of leads
+}
+
+// lead is what is known of the flow's now, 0 if nothing is: twins that do not come any more, or by another interface, leave the last one in the kernel.
+func (t *takenFlow) lead(now time.Time, l bpf.AckLead) uint32 {
+	if t.leads != l.Leads {
+		t.leads, t.measured = l.Leads, now
+	}
+	if now.Sub(t.measured) > leadFor {
+		return 0
+	}
+	return l.LeadUs
 }
 
 // ackSender is the lever ackpath on a host that sends: it answers hellos. Goroutines: two that listen (ackpath_listen.go), and expire.
@@ -143,22 +158,22 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		return state
 	}
 	f := s.sockets[n][0]
-	if key := flowKey(f.Ends()); t == nil || t.key != key {
+	if key := flowKey(f.Ends()); t == nil || t.key != key || t.from != from {
+		if t != nil {
+			s.drop(n, "another subflow has its name now, or hellos come from another address")
+		}
 		if len(s.taken) >= takenMost {
 			return ackpath.Full
 		}
-		if t != nil {
-			s.drop(n, "another subflow has its name now")
-		}
-		t = &takenFlow{key: key, ends: f.Ends()}
-		if err := s.kernel.take(n, key); err != nil {
+		t = &takenFlow{key: key, ends: f.Ends(), from: from}
+		if err := s.kernel.take(n, from, key); err != nil {
 			s.logf("%v", err)
 			return ackpath.Full
 		}
 		s.taken[n] = t
 		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
 	}
-	t.from, t.until, t.interfaces = from, now.Add(takenFor), []int{link}
+	t.until, t.interfaces = now.Add(takenFor), []int{link}
 	if l, err := s.find(f); err == nil {
 		t.interfaces = append(t.interfaces, l.index)
 	}
@@ -171,7 +186,7 @@ func (s *ackSender) drop(n ackpath.Name, because string) {
 	l, _ := s.kernel.lead(t.key) // what cannot be read is not counted
 	s.ended.Copies += l.Copies
 	s.ended.Late += l.Late
-	if err := s.kernel.drop(n, t.key); err != nil {
+	if err := s.kernel.drop(n, t.from, t.key); err != nil {
 		s.logf("%v", err)
 	}
 	delete(s.taken, n)
@@ -207,7 +222,7 @@ func (s *ackSender) answer(now time.Time, from netip.Addr, link int, b []byte) [
 		told := ackpath.Told{Name: n, State: s.take(now, n, from, link)}
 		if t := s.taken[n]; t != nil && told.State == ackpath.Known {
 			if l, err := s.kernel.lead(t.key); err == nil {
-				told.Copies, told.Late, told.LeadUs = uint32(l.Copies), uint32(l.Late), l.LeadUs
+				told.Copies, told.Late, told.LeadUs = uint32(l.Copies), uint32(l.Late), t.lead(now, l)
 			}
 		} else if t != nil && t.from == from {
 			s.drop(n, told.State.String())

@@ -22,13 +22,13 @@ import (
 // fakeAcks is a kernel that keeps what it is told.
 type fakeAcks struct {
 	routes      map[bpf.FlowKey]bpf.AckRoute
-	names       map[ackpath.Name]bpf.FlowKey
+	names       map[bpf.AckName]bpf.FlowKey
 	leads       map[bpf.FlowKey]bpf.AckLead
 	sent, heard map[int]bool
 }
 
 func newFakeAcks() *fakeAcks {
-	return &fakeAcks{routes: map[bpf.FlowKey]bpf.AckRoute{}, names: map[ackpath.Name]bpf.FlowKey{}, leads: map[bpf.FlowKey]bpf.AckLead{}}
+	return &fakeAcks{routes: map[bpf.FlowKey]bpf.AckRoute{}, names: map[bpf.AckName]bpf.FlowKey{}, leads: map[bpf.FlowKey]bpf.AckLead{}}
 }
 
 func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error { k.routes[flow] = to; return nil }
@@ -38,13 +38,13 @@ func (k *fakeAcks) watchSent(i map[int]bool) error                 { k.sent = i;
 func (k *fakeAcks) watchHeard(i map[int]bool) error                { k.heard = i; return nil }
 func (k *fakeAcks) Close() error                                   { return nil }
 
-func (k *fakeAcks) take(n ackpath.Name, flow bpf.FlowKey) error {
-	k.names[n], k.leads[flow] = flow, bpf.AckLead{}
+func (k *fakeAcks) take(n ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {
+	k.names[bpfName(n, from)], k.leads[flow] = flow, bpf.AckLead{}
 	return nil
 }
 
-func (k *fakeAcks) drop(n ackpath.Name, flow bpf.FlowKey) error {
-	delete(k.names, n)
+func (k *fakeAcks) drop(n ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {
+	delete(k.names, bpfName(n, from))
 	delete(k.leads, flow)
 	return nil
 }
@@ -81,7 +81,7 @@ func TestAckSender(t *testing.T) {
 	s.list = func() ([]mptcp.Flow, error) { searches++; return flows, nil }
 	s.find = func(mptcp.Flow) (ackLink, error) { return ackLink{index: 4}, nil }
 	now := time.Unix(1000, 0)
-	quick, stranger := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.8")
+	quick, other, stranger := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("203.0.113.8")
 	ask := func(from netip.Addr, names ...ackpath.Name) ackpath.Answer {
 		t.Helper()
 		now = now.Add(time.Second)
@@ -108,12 +108,21 @@ func TestAckSender(t *testing.T) {
 		}
 	}
 	key := flowKey(flows[0].Ends())
-	if len(k.names) != 1 || k.names[name(0)] != key || !maps.Equal(k.heard, map[int]bool{3: true, 4: true}) {
+	if len(k.names) != 1 || k.names[bpfName(name(0), quick)] != key || !maps.Equal(k.heard, map[int]bool{3: true, 4: true}) {
 		t.Errorf("the kernel has %v at interfaces %v, want the first flow at those of its hellos and its ACKs", k.names, k.heard)
 	}
-	k.leads[key] = bpf.AckLead{Copies: 10, Late: 2, LeadUs: 90_000}
-	if got, want := ask(quick, name(0)).Flows[0], (ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10, Late: 2, LeadUs: 90_000}); got != want {
-		t.Errorf("told %+v, want %+v", got, want)
+	for i := range 6 { // a second each: nothing is measured after the first
+		k.leads[key] = bpf.AckLead{Copies: 10 + uint64(i), Late: 2, Leads: 4, LeadUs: 90_000}
+		want := ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10 + uint32(i), Late: 2, LeadUs: 90_000}
+		if time.Duration(i)*time.Second > leadFor {
+			want.LeadUs = 0
+		}
+		if got := ask(quick, name(0)).Flows[0]; got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+	}
+	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Known || len(k.names) != 1 || k.names[bpfName(name(0), other)] != key {
+		t.Errorf("hellos from another address of the connection: %v, copies are taken as %v", a.Flows[0].State, k.names)
 	}
 	before := searches
 	for range 10 {
@@ -124,10 +133,10 @@ func TestAckSender(t *testing.T) {
 	}
 	flows[0].Congestion = "cubic" // given back
 	now = now.Add(reviewEvery)
-	if a := ask(quick, name(0)); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
+	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
 		t.Errorf("a socket that was given back: %v, the kernel has %v at %v", a.Flows[0].State, k.names, k.heard)
 	}
-	if !strings.Contains(log.String(), "are taken no more, after 10") {
+	if !strings.Contains(log.String(), "are taken no more, after 15") {
 		t.Errorf("the log is %q", log.String())
 	}
 }

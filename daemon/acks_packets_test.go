@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/bpf"
 )
 
@@ -116,7 +118,7 @@ func TestACKCopyTaken(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			key := packet{from: f.s, to: f.nat}.key()
-			name := bpf.AckName{Token: 77, Id: 3}
+			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3}
 			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
 			run := func(data []byte) (verdict uint32, out []byte) {
@@ -131,14 +133,15 @@ func TestACKCopyTaken(t *testing.T) {
 			if want := onEthernet(tcpACK(f.nat, f.s, 1000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
 				t.Errorf("%d\n%x, want\n%x", int32(verdict), out, want)
 			}
-			signal := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x30, 0, 0, 0, 0, 0) // ADD_ADDR
-			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, signal))); verdict != drop {
-				t.Errorf("a copy of an MPTCP signal: %d", int32(verdict))
+			join := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x10, 0, 0, 0, 0, 0)
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, join))); verdict != drop {
+				t.Errorf("a copy of an ACK that joins: %d", int32(verdict))
 			}
 			for what, other := range map[string][]byte{
 				"another token": tunnel(f.from, f.to, testAckPort, 3, 78, inner),
 				"another id":    tunnel(f.from, f.to, testAckPort, 4, 77, inner),
 				"another port":  tunnel(f.from, f.to, testAckPort+1, 3, 77, inner),
+				"a stranger":    tunnel(f.from.Next(), f.to, testAckPort, 3, 77, inner),
 			} {
 				if verdict, out := run(onEthernet(other)); verdict != next || !bytes.Equal(out, onEthernet(other)) {
 					t.Errorf("%s: %d, %x", what, int32(verdict), out)
@@ -162,14 +165,24 @@ func TestACKCopyTaken(t *testing.T) {
 	}
 }
 
-// All pure ACKs of a flow, and nothing else, go twice; the data that is acknowledged arrives whole.
+// All pure ACKs of a flow, and nothing else, go twice, whether the links have Ethernet headers or not; the data that is acknowledged arrives whole.
 func TestACKsCopied(t *testing.T) {
-	for _, family := range []string{"4", "6"} {
-		t.Run("IPv"+family, func(t *testing.T) {
+	for _, c := range []struct {
+		name, family string
+		bare         bool
+	}{{"IPv4", "4", false}, {"IPv6", "6", false}, {"IPv4, links without Ethernet", "4", true}} {
+		family := c.family
+		t.Run(c.name, func(t *testing.T) {
 			h := newNamespace(t)
 			far := h.second("-s")
 			for i, name := range []string{"slow", "quick"} {
-				h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", h.ns, name, name, far.ns))
+				if c.bare {
+					a, b := h.device(h.ns, name, unix.IFF_TUN), h.device(far.ns, name, unix.IFF_TUN)
+					go slowly(a, b, 0)
+					go slowly(b, a, 0)
+				} else {
+					h.ip(fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s", h.ns, name, name, far.ns))
+				}
 				for ns, last := range map[string]int{h.ns: 1, far.ns: 2} {
 					h.ip(fmt.Sprintf("-n %s addr add 10.9.%d.%d/24 dev %s", ns, i, last, name))
 					h.ip(fmt.Sprintf("-n %s addr add fd09:%d::%d/64 dev %s nodad", ns, i, last, name))
@@ -234,7 +247,7 @@ func (h *host) testCopies(far *host, address func(link, last int) netip.Addr) {
 		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick),
 		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1,
 	}))
-	h.must(sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{Token: 5, Id: 1}, here))
+	h.must(sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: address(1, 1).As16(), Token: 5, Id: 1}, here))
 	h.must(sender.Maps[bpf.AcksMapPlaitAckFlows].Put(here, &bpf.AckLead{}))
 
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
