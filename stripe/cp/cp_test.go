@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -448,6 +449,31 @@ func TestPartOfAnother(t *testing.T) {
 	defer rc.drop(in, false)
 	if in.offset != 10 {
 		t.Errorf("it has %d bytes of the file, want 10", in.offset)
+	}
+}
+
+// What has the name of a part and never is the file that it opens does not hold a copy up for ever.
+func TestPartIsLink(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := os.WriteFile(filepath.Join(dir, "other"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("other", filepath.Join(dir, partOf("file"))); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		if _, err := openPart(root, partOf("file"), os.O_CREATE); err == nil || !strings.Contains(err.Error(), "remove it") || time.Since(start) > 2*lockWait {
+			t.Errorf("after %v: %v, want an error that says what to do", time.Since(start), err)
+		}
+	})
+	if got, err := os.ReadFile(filepath.Join(dir, "other")); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -55,10 +56,12 @@ func openPart(dir *os.Root, name string, flags int) (*os.File, error) {
 		}
 		f.Close()
 		switch {
-		case err == nil: // complete, and in its place by now
-		case !errors.Is(err, syscall.EWOULDBLOCK):
+		case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
 			return nil, err
-		case time.Since(start) > lockWait:
+		case time.Since(start) <= lockWait: // it may be complete, and in its place by now
+		case err == nil:
+			return nil, fmt.Errorf("%s is not the file that is opened by this name; remove it", name)
+		default:
 			return nil, errors.New("another copy writes this file now; wait until it has ended")
 		}
 	}
