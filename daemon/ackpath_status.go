@@ -171,12 +171,12 @@ func (s AckpathStatus) explain(of string) (AckpathStatus, error) {
 	} else {
 		return s, fmt.Errorf("%s: expected the address of the host at the other end, an end like 192.0.2.1:443 or both ends like 192.0.2.1:443-198.51.100.7:50000", of)
 	}
-	// All subflows of a connection belong together.
+	// All subflows of a connection belong together; of those whose token is not known nobody can tell.
 	tokens, servers := map[uint32]bool{}, map[netip.Addr]bool{}
 	for _, f := range s.Flows {
-		tokens[f.Token] = tokens[f.Token] || matches(f.Local, f.Remote)
+		tokens[f.Token] = tokens[f.Token] || f.Token != 0 && matches(f.Local, f.Remote)
 	}
-	s.Flows = slices.DeleteFunc(s.Flows, func(f AckFlowStatus) bool { return !tokens[f.Token] })
+	s.Flows = slices.DeleteFunc(s.Flows, func(f AckFlowStatus) bool { return !tokens[f.Token] && !matches(f.Local, f.Remote) })
 	for _, f := range s.Flows {
 		servers[f.Remote.Addr()] = true
 	}

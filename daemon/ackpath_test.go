@@ -315,11 +315,12 @@ func TestAckpathExplain(t *testing.T) {
 	at := netip.MustParseAddrPort
 	s := AckpathStatus{
 		Flows: []AckFlowStatus{{Token: 1, Local: at("10.0.0.1:1"), Remote: at("192.0.2.1:443")}, {Token: 1, Local: at("10.0.1.1:2"), Remote: at("192.0.2.2:443")},
-			{Token: 2, Local: at("10.0.0.1:3"), Remote: at("192.0.2.9:443")}},
+			{Token: 2, Local: at("10.0.0.1:3"), Remote: at("192.0.2.9:443")},
+			{Local: at("10.0.0.1:443"), Remote: at("203.0.113.1:4")}, {Local: at("10.0.1.1:443"), Remote: at("203.0.113.2:5")}}, // of two clients
 		Ways:  []AckWayStatus{{Server: netip.MustParseAddr("192.0.2.1")}, {Server: netip.MustParseAddr("192.0.2.2")}, {Server: netip.MustParseAddr("192.0.2.9")}},
 		Taken: []TakenStatus{{Local: at("192.0.2.7:443"), Remote: at("198.51.100.1:5")}},
 	}
-	for of, want := range map[string][3]int{"192.0.2.1": {2, 2, 0}, "10.0.0.1:3": {1, 1, 0}, "192.0.2.2:443-10.0.1.1:2": {2, 2, 0}, "198.51.100.1": {0, 0, 1}} {
+	for of, want := range map[string][3]int{"192.0.2.1": {2, 2, 0}, "10.0.0.1:3": {1, 1, 0}, "192.0.2.2:443-10.0.1.1:2": {2, 2, 0}, "198.51.100.1": {0, 0, 1}, "203.0.113.2": {1, 0, 0}} {
 		copied := s
 		copied.Flows, copied.Ways, copied.Taken = slices.Clone(s.Flows), slices.Clone(s.Ways), slices.Clone(s.Taken)
 		e, err := copied.explain(of)

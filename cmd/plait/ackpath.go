@@ -33,7 +33,7 @@ func newAckpathStatus() *cobra.Command {
 }
 
 func newAckpathExplain() *cobra.Command {
-	return daemonCommand("explain CLIENT|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
+	return daemonCommand("explain HOST|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
 		s, err := d.Ackpath(args[0])
 		if err != nil {
 			return err
