@@ -2,8 +2,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * tcx: pure ACKs of slow MPTCP subflows leave twice, natively and as a copy over a quicker link, in a tunnel of UDP (receiver); copies become what they
- * are copies of, and the time by which they are sooner is measured (sender). The native ACK is never touched: what is late is old to TCP, and dropped (PAWS,
- * RFC 7323 section 5).
+ * are copies of, and the time by which they are sooner is measured (sender). Native ACKs go as ever: what is late is old to TCP, and dropped (PAWS, RFC 7323
+ * section 5). What PAWS cannot tell is the twin of the last ACK for now: a duplicate ACK that its receiver did not send. TCP would take it for the answer to a segment sent
+ * twice, and a tail that was lost for none (tcp_process_tlp_ack; RFC 8985 section 7.4.2). It is dropped here, when the socket has what it acknowledges from its copy alone.
  */
 #include "kernel.h"
 #include "packet.h"
@@ -51,6 +52,16 @@ struct bpf_sock_tuple {
 			__be16 dport;
 		} ipv6;
 	};
+};
+
+struct bpf_tcp_sock { /* its first fields */
+	__u32 snd_cwnd;
+	__u32 srtt_us;
+	__u32 rtt_min;
+	__u32 snd_ssthresh;
+	__u32 rcv_nxt;
+	__u32 snd_nxt;
+	__u32 snd_una;
 };
 
 struct udp_header {
@@ -254,13 +265,11 @@ int plait_ack_sent(struct __sk_buff *skb)
 	return bpf_redirect_neigh(r->ifindex, &to, sizeof(to), 0);
 }
 
-/* Tells the congestion control. */
-static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
+/* The flow's socket, to be released, or 0. */
+static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const struct plait_flow_key *key)
 {
 	struct bpf_sock_tuple tuple = {};
-	struct plait_ack_native *n;
 	__u32 size = sizeof(tuple.ipv6);
-	struct bpf_sock *sk;
 
 	if (is_mapped(key->local)) {
 		__builtin_memcpy(&tuple.ipv4.saddr, key->remote + 12, 4);
@@ -274,7 +283,30 @@ static __always_inline void publish(struct __sk_buff *skb, const struct plait_fl
 		tuple.ipv6.sport = bpf_htons(key->remote_port);
 		tuple.ipv6.dport = bpf_htons(key->local_port);
 	}
-	sk = bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+}
+
+/* Whether all before this number is acknowledged, and nothing behind. */
+static __always_inline bool acknowledged(struct __sk_buff *skb, const struct plait_flow_key *key, __u32 ack)
+{
+	struct bpf_sock *sk = socket_of(skb, key);
+	struct bpf_tcp_sock *tp;
+	bool is;
+
+	if (!sk)
+		return false;
+	tp = bpf_tcp_sock(sk);
+	is = tp && tp->snd_una == ack;
+	bpf_sk_release(sk);
+	return is;
+}
+
+/* Tells the congestion control. */
+static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
+{
+	struct bpf_sock *sk = socket_of(skb, key);
+	struct plait_ack_native *n;
+
 	if (!sk)
 		return;
 	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -300,22 +332,28 @@ static __always_inline bool is_older(__u32 ack, __u32 tsval, __u32 ack2, __u32 t
 static __always_inline int native_heard(struct __sk_buff *skb, const struct segment *seg)
 {
 	struct plait_ack_lead *l = bpf_map_lookup_elem(&plait_ack_flows, &seg->key);
+	int verdict = TCX_NEXT;
 	__u64 now, then;
 	__u32 tsval;
 
 	if (!l || !is_pure_ack(skb, seg, &tsval))
 		return TCX_NEXT;
-	now = bpf_ktime_get_ns();
 	l->natives++;
 	l->native_ack = seg->acknowledged;
 	l->native_tsval = tsval;
+	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack) {
+		l->twin_awaited = 0;
+		if (acknowledged(skb, &seg->key, seg->acknowledged))
+			verdict = TCX_DROP;
+	}
 	then = l->sampled_at_ns;
 	if (!then || is_older(seg->acknowledged, tsval, l->sampled_ack, l->sampled_tsval))
-		return TCX_NEXT;
+		return verdict;
+	now = bpf_ktime_get_ns(); /* after reading then, which another CPU may write */
 	l->sampled_at_ns = 0;
 	if (tsval == l->sampled_tsval && seg->acknowledged == l->sampled_ack)
 		measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, now);
-	return TCX_NEXT;
+	return verdict;
 }
 
 /* Gives the packet the addresses and ports its socket knows, if a NAT has changed them on the native way. */
@@ -359,6 +397,16 @@ static __always_inline bool same(const struct plait_flow_key *a, const struct pl
 	return true;
 }
 
+/* A copy in time tells of data that nothing before has told of: its twin will tell nothing more. */
+static __always_inline void await_twin(struct plait_ack_lead *l, __u32 ack, __u32 tsval)
+{
+	if ((l->copied_tsval && (__s32)(ack - l->copied_ack) <= 0) || (l->natives && (__s32)(ack - l->native_ack) <= 0))
+		return;
+	l->copied_ack = ack;
+	l->copied_tsval = tsval;
+	l->twin_awaited = 1;
+}
+
 /* A packet whose tunnel has been taken off. Nothing but a pure ACK comes in, and only for the socket that the daemon has named. */
 static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_flow_key *key)
 {
@@ -376,7 +424,10 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
 		__sync_fetch_and_add(&l->late, 1);
 		measured(skb, key, l, 0, now);
-	} else if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
+		return TCX_DROP; /* a duplicate, as a late twin is */
+	}
+	await_twin(l, seg.acknowledged, tsval);
+	if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
 		l->sampled_ack = seg.acknowledged;
 		l->sampled_tsval = tsval;
 		l->sampled_at_ns = now;

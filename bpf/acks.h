@@ -55,7 +55,9 @@ struct plait_ack_lead {
 	__u32 natives; /* how many of those came */
 	__u32 lead_us; /* mean, smoothed as TCP smoothes round-trip times */
 	__u32 leads;   /* measured */
-	__u32 pad;
+	__u32 copied_ack; /* of the latest copy that acknowledged more than all before it */
+	__u32 copied_tsval; /* 0: there was none */
+	__u32 twin_awaited; /* 1: its twin has not come */
 };
 
 /* What the congestion control is told of a socket. */

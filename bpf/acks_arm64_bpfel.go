@@ -25,7 +25,9 @@ type AcksPlaitAckLead struct {
 	Natives      uint32
 	LeadUs       uint32
 	Leads        uint32
-	Pad          uint32
+	CopiedAck    uint32
+	CopiedTsval  uint32
+	TwinAwaited  uint32
 }
 
 type AcksPlaitAckName struct {
