@@ -130,7 +130,7 @@ func TestDecideStop(t *testing.T) {
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},
 		{"copies dropped", func(f *Facts, _ int) { f.Answer++; f.Sent += 100 }, 3, "copies do not arrive"},
 		{"no lead", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 4999 }, 3, "before their twins"},
-		{"twins unseen", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 0 }, 5, "does not see their twins"},
+		{"twins unseen", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 0 }, 5, "nothing of copies"},
 		{"late", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.Late += 60 }, 3, "before their twins"},
 		{"now and then", func(f *Facts, i int) {
 			f.Answer++

@@ -286,19 +286,20 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Whether all before this number is acknowledged, and nothing behind. */
-static __always_inline bool acknowledged(struct __sk_buff *skb, const struct plait_flow_key *key, __u32 ack)
+/* By how many bytes the flow's socket is ahead of an ACK; negative: it is news to it. Without a socket it is far ahead. */
+static __always_inline __s32 ahead_of(struct __sk_buff *skb, const struct plait_flow_key *key, __u32 ack)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct bpf_tcp_sock *tp;
-	bool is;
+	__s32 ahead = 0x7fffffff;
 
 	if (!sk)
-		return false;
+		return ahead;
 	tp = bpf_tcp_sock(sk);
-	is = tp && tp->snd_una == ack;
+	if (tp)
+		ahead = tp->snd_una - ack;
 	bpf_sk_release(sk);
-	return is;
+	return ahead;
 }
 
 /* Tells the congestion control. */
@@ -343,7 +344,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	l->native_tsval = tsval;
 	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack) {
 		l->twin_awaited = 0;
-		if (acknowledged(skb, &seg->key, seg->acknowledged))
+		if (!ahead_of(skb, &seg->key, seg->acknowledged))
 			verdict = TCX_DROP;
 	}
 	then = l->sampled_at_ns;
@@ -351,8 +352,12 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 		return verdict;
 	now = bpf_ktime_get_ns(); /* after reading then, which another CPU may write */
 	l->sampled_at_ns = 0;
-	if (tsval == l->sampled_tsval && seg->acknowledged == l->sampled_ack)
-		measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, now);
+	if (tsval != l->sampled_tsval || seg->acknowledged != l->sampled_ack)
+		return verdict;
+	/* The copy was in time for the socket, too, and not taken by a filter behind this program (rp_filter). */
+	if (ahead_of(skb, &seg->key, seg->acknowledged) < 0)
+		now = then;
+	measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, bpf_ktime_get_ns());
 	return verdict;
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -352,6 +353,37 @@ func TestACKTwinHidesNoLoss(t *testing.T) {
 	_, l := a.counted()
 	if n := a.far.counter("TcpExtTCPLossProbeRecovery"); n == 0 {
 		t.Errorf("no loss of %d was seen as one; %+v", tries, l)
+	}
+}
+
+// Copies that a filter of the sender takes away are no lead, for which its congestion control would make room; and the twins go on.
+func TestACKCopiesFiltered(t *testing.T) {
+	h := newNamespace(t)
+	far := h.second("-s")
+	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
+	go slowly(near, distant, 20*time.Millisecond, nil)
+	go slowly(distant, near, 0, nil)
+	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
+	a := newAckPair(h, far, "4")
+	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
+	far.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/quick/rp_filter", []byte("1"), 0) })
+	for range 20 {
+		_, err := a.served.Write(make([]byte, 10000))
+		h.must(err)
+		time.Sleep(10 * time.Millisecond)
+	}
+	var l bpf.AckLead
+	h.eventually(10*time.Second, "everything is acknowledged", func() bool {
+		unacked, err := unix.IoctlGetInt(a.socket(), unix.SIOCOUTQ)
+		h.must(err)
+		_, l = a.counted()
+		return unacked == 0 && l.Leads > 3
+	})
+	if l.LeadUs > 0 || l.Copies == 0 {
+		t.Errorf("copies that are filtered: %+v, want no lead", l)
+	}
+	if n := far.counter("TcpRetransSegs"); n != 0 {
+		t.Errorf("%d segments were sent again", n)
 	}
 }
 
