@@ -9,26 +9,17 @@
 #include "kernel.h"
 #include "packet.h"
 #include "acks.h"
+#include "tunnel.h"
 
 #define NSEC_PER_USEC 1000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
-#define ETHERNET_BYTES 14
 
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
-enum { TCX_DROP = 2, IPPROTO_UDP = 17, AF_INET = 2 };
+enum { TCX_DROP = 2, AF_INET = 2 };
 enum { TCP_FLAG_FIN = 1, TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
-enum { MPTCP_CAPABLE, MPTCP_JOIN }; /* subtypes (RFC 8684 section 3) */
-enum { BPF_ADJ_ROOM_MAC = 1 };
-enum {
-	BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 = 1 << 1,
-	BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 = 1 << 2,
-	BPF_F_ADJ_ROOM_ENCAP_L4_UDP = 1 << 4,
-	BPF_F_ADJ_ROOM_NO_CSUM_RESET = 1 << 5,
-	BPF_F_ADJ_ROOM_DECAP_L3_IPV4 = 1 << 7,
-	BPF_F_ADJ_ROOM_DECAP_L3_IPV6 = 1 << 8,
-};
-enum { BPF_F_PSEUDO_HDR = 1 << 4 };
+enum { MPTCP_CAPABLE, MPTCP_JOIN, MPTCP_DSS }; /* subtypes (RFC 8684 section 3) */
+enum { NO_ACK, PURE_ACK, SIGNAL_ACK };
 #define BPF_F_CURRENT_NETNS (-1L)
 
 /* include/uapi/linux/bpf.h */
@@ -62,25 +53,6 @@ struct bpf_tcp_sock { /* its first fields */
 	__u32 rcv_nxt;
 	__u32 snd_nxt;
 	__u32 snd_una;
-};
-
-struct udp_header {
-	__be16 source;
-	__be16 destination;
-	__be16 length;
-	__sum16 checksum; /* 0: none. What is inside has its own (RFC 768; over IPv6 RFC 6935, for tunnels) */
-};
-
-struct tunnel4 {
-	struct ipv4_header ip;
-	struct udp_header udp;
-	struct plait_ack_header ack;
-};
-
-struct tunnel6 {
-	struct ipv6_header ip;
-	struct udp_header udp;
-	struct plait_ack_header ack;
 };
 
 volatile const __u16 plait_ack_port; /* where copies come in; host order */
@@ -124,22 +96,23 @@ struct {
 } plait_ack_sending SEC(".maps");
 
 /*
- * Whether a segment without data is an ACK and nothing else; tsval is its timestamp. MPTCP's signals of addresses and priorities may be in it: behind copies of later ACKs
- * an ACK that was not copied is old to TCP, and what it says is dropped with it. They are allowed to come twice, as by retransmission. Its handshakes are not.
+ * Whether a segment without data is an ACK and nothing else, or one with MPTCP's signals of addresses and priorities; tsval is its timestamp. Signals are copied: behind
+ * copies of later ACKs an ACK that was not copied is old to TCP, and what it says is dropped with it. They are allowed to come twice, as by retransmission. Its handshakes
+ * are not.
  */
-static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *tsval)
+static __noinline int ack_kind(struct __sk_buff *skb, const struct segment *seg, __u32 *tsval)
 {
-	__u32 length, at = 0, shown;
+	__u32 length, at = 0, shown, said = 0;
 	__u8 o[128] = {};
 
 	if (!skb || !seg || !tsval)
-		return 0;
+		return NO_ACK;
 	length = seg->options_bytes;
 	if (seg->payload || (seg->flags & (TCP_FLAG_FIN | TCP_FLAG_SYN | TCP_FLAG_RST | TCP_FLAG_PSH | TCP_FLAG_ACK | TCP_FLAG_URG)) != TCP_FLAG_ACK)
-		return 0;
+		return NO_ACK;
 	*tsval = 0;
 	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
-		return 0;
+		return NO_ACK;
 	for (int i = 0; i < 20 && at < length; i++) {
 		__u8 *option = o + (at & 63), size = option[1];
 
@@ -150,75 +123,18 @@ static __noinline int is_pure_ack(struct __sk_buff *skb, const struct segment *s
 			continue;
 		}
 		if (size < 2)
-			return 0;
-		if (option[0] == 30 && option[2] >> 4 <= MPTCP_JOIN)
-			return 0;
+			return NO_ACK;
+		if (option[0] == 30)
+			said |= 1 << (option[2] >> 4);
 		if (option[0] == 8) {
 			__builtin_memcpy(&shown, option + 2, 4);
 			*tsval = bpf_ntohl(shown);
 		}
 		at += size;
 	}
-	return *tsval != 0; /* without timestamps a late twin would not be told from a new ACK */
-}
-
-static __always_inline bool is_mapped(const __u8 *address)
-{
-	const __u32 *words = (const __u32 *)address;
-
-	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
-}
-
-static __always_inline __u16 ip_checksum(const struct ipv4_header *ip)
-{
-	const __u16 *words = (const __u16 *)ip;
-	__u32 sum = 0;
-
-	for (int i = 0; i < 10; i++)
-		sum += words[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
-}
-
-static __always_inline void inner_headers(const struct plait_ack_route *r, struct udp_header *udp, struct plait_ack_header *ack, __u32 bytes)
-{
-	udp->source = bpf_htons(r->source_port);
-	udp->destination = bpf_htons(r->destination_port);
-	udp->length = bpf_htons(bytes + sizeof(*udp) + sizeof(*ack));
-	ack->magic[0] = PLAIT_ACK_MAGIC0;
-	ack->magic[1] = PLAIT_ACK_MAGIC1;
-	ack->version = PLAIT_ACK_VERSION;
-	ack->id = r->id;
-	ack->token = bpf_htonl(r->token);
-}
-
-/* Puts the packet, an inner one of so many bytes, into the tunnel. */
-static __always_inline long wrap4(struct __sk_buff *skb, const struct plait_ack_route *r, __u32 network, __u32 bytes)
-{
-	struct tunnel4 t = { .ip = { .version_ihl = 0x45, .fragment = bpf_htons(0x4000), .ttl = 64, .protocol = IPPROTO_UDP } };
-
-	t.ip.total_length = bpf_htons(bytes + sizeof(t));
-	__builtin_memcpy(t.ip.source, r->source + 12, 4);
-	__builtin_memcpy(t.ip.destination, r->destination + 12, 4);
-	t.ip.checksum = ip_checksum(&t.ip);
-	inner_headers(r, &t.udp, &t.ack, bytes);
-	return bpf_skb_adjust_room(skb, sizeof(t), BPF_ADJ_ROOM_MAC,
-				   BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_NO_CSUM_RESET) ?:
-		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
-}
-
-static __always_inline long wrap6(struct __sk_buff *skb, const struct plait_ack_route *r, __u32 network, __u32 bytes)
-{
-	struct tunnel6 t = { .ip = { .version_class_label = bpf_htonl(0x60000000), .next_header = IPPROTO_UDP, .hop_limit = 64 } };
-
-	t.ip.payload_length = bpf_htons(bytes + sizeof(t) - sizeof(t.ip));
-	__builtin_memcpy(t.ip.source, r->source, 16);
-	__builtin_memcpy(t.ip.destination, r->destination, 16);
-	inner_headers(r, &t.udp, &t.ack, bytes);
-	return bpf_skb_adjust_room(skb, sizeof(t), BPF_ADJ_ROOM_MAC,
-				   BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_NO_CSUM_RESET) ?:
-		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
+	if (!*tsval || (said & (1 << MPTCP_CAPABLE | 1 << MPTCP_JOIN)))
+		return NO_ACK; /* without timestamps a late twin would not be told from a new ACK */
+	return said & ~(1 << MPTCP_DSS) ? SIGNAL_ACK : PURE_ACK;
 }
 
 /*
@@ -238,7 +154,7 @@ int plait_ack_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	r = bpf_map_lookup_elem(&plait_ack_routes, &seg.key);
 	sending = bpf_map_lookup_elem(&plait_ack_sending, &zero);
-	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !is_pure_ack(skb, &seg, &tsval))
+	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !ack_kind(skb, &seg, &tsval))
 		return TCX_NEXT;
 	network = network_offset(skb);
 	if (network && network != ETHERNET_BYTES)
@@ -337,7 +253,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	__u64 now, then;
 	__u32 tsval;
 
-	if (!l || !is_pure_ack(skb, seg, &tsval))
+	if (!l || !ack_kind(skb, seg, &tsval))
 		return TCX_NEXT;
 	l->natives++;
 	l->native_ack = seg->acknowledged;
@@ -359,37 +275,6 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 		now = then;
 	measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, bpf_ktime_get_ns());
 	return verdict;
-}
-
-/* Gives the packet the addresses and ports its socket knows, if a NAT has changed them on the native way. */
-static __always_inline long readdress(struct __sk_buff *skb, const struct plait_flow_key *is, const struct plait_flow_key *shall, __u32 tcp)
-{
-	__u32 old[8] = {}, new[8] = {}, ports, new_ports, network = network_offset(skb);
-	bool four = is_mapped(is->local);
-	__s64 change;
-
-	if (four != is_mapped(shall->local))
-		return -1;
-	if (four) {
-		old[0] = *(__u32 *)(is->remote + 12);
-		old[1] = *(__u32 *)(is->local + 12);
-		new[0] = *(__u32 *)(shall->remote + 12);
-		new[1] = *(__u32 *)(shall->local + 12);
-	} else {
-		__builtin_memcpy(old, is->remote, 16);
-		__builtin_memcpy(old + 4, is->local, 16);
-		__builtin_memcpy(new, shall->remote, 16);
-		__builtin_memcpy(new + 4, shall->local, 16);
-	}
-	change = bpf_csum_diff((__be32 *)old, sizeof(old), (__be32 *)new, sizeof(new), 0);
-	ports = bpf_htons(is->remote_port) | (__u32)bpf_htons(is->local_port) << 16;
-	new_ports = bpf_htons(shall->remote_port) | (__u32)bpf_htons(shall->local_port) << 16;
-	if (change < 0 || bpf_l4_csum_replace(skb, network + tcp + 16, 0, change, BPF_F_PSEUDO_HDR) ||
-	    bpf_l4_csum_replace(skb, network + tcp + 16, ports, new_ports, 4) || bpf_skb_store_bytes(skb, network + tcp, &new_ports, 4, 0))
-		return -1;
-	if (four)
-		return bpf_l3_csum_replace(skb, network + 10, 0, change, 0) ?: bpf_skb_store_bytes(skb, network + 12, new, 8, 0);
-	return bpf_skb_store_bytes(skb, network + 8, new, 32, 0);
 }
 
 static __always_inline bool same(const struct plait_flow_key *a, const struct plait_flow_key *b)
@@ -417,10 +302,10 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 {
 	struct plait_ack_lead *l = bpf_map_lookup_elem(&plait_ack_flows, key);
 	struct segment seg;
+	__u32 tsval, kind;
 	__u64 now;
-	__u32 tsval;
 
-	if (!l || !parse(skb, &seg, false) || !is_pure_ack(skb, &seg, &tsval))
+	if (!l || !parse(skb, &seg, false) || !(kind = ack_kind(skb, &seg, &tsval)))
 		return TCX_DROP;
 	if (!same(&seg.key, key) && readdress(skb, &seg.key, key, seg.options - sizeof(struct tcp_header)))
 		return TCX_DROP;
@@ -429,7 +314,8 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
 		__sync_fetch_and_add(&l->late, 1);
 		measured(skb, key, l, 0, now);
-		return TCX_DROP; /* a duplicate, as a late twin is */
+		/* A duplicate, as a late twin is. A signal is sent at once, with the timestamp of the ACK before it, whose native twin has made it late. */
+		return kind == SIGNAL_ACK ? TCX_NEXT : TCX_DROP;
 	}
 	await_twin(l, seg.acknowledged, tsval);
 	if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {

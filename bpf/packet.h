@@ -92,6 +92,13 @@ static __always_inline void mapped(__u8 *to, const __u8 *ipv4)
 	__builtin_memcpy(to + 12, ipv4, 4);
 }
 
+static __always_inline bool is_mapped(const __u8 *address)
+{
+	const __u32 *words = (const __u32 *)address;
+
+	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
 /* Whether the packet is a TCP segment; local is this host's end of it. */
 static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bool outgoing)
 {

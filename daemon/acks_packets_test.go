@@ -151,7 +151,7 @@ func TestACKCopyTaken(t *testing.T) {
 					t.Errorf("%s: %d, %x", what, int32(verdict), out)
 				}
 			}
-			// The native twin: the time between is the lead. A copy that is older than what came natively is late.
+			// The native twin: the time between is the lead. A copy that is older than what came natively, or the same, is late.
 			time.Sleep(2 * time.Millisecond)
 			run(onEthernet(tcpACK(f.nat, f.s, 1000, 50)))
 			var l bpf.AckLead
@@ -164,6 +164,14 @@ func TestACKCopyTaken(t *testing.T) {
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
 			if l.Copies != 2 || l.Late != 1 || l.Leads != 2 {
 				t.Errorf("after a late copy: %+v", l)
+			}
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, 3000, 52)))); verdict != drop {
+				t.Errorf("a late copy that says nothing: %d", int32(verdict))
+			}
+			// What is said at once has the timestamp of the ACK before it.
+			priority := tcpACK(f.client, f.s, 3000, 52, 30, 4, 0x51, 3)
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, priority))); verdict != next {
+				t.Errorf("a copy of an ACK that changes a priority: %d", int32(verdict))
 			}
 		})
 	}
