@@ -201,6 +201,28 @@ func onProcessor(n int) []string {
 	return []string{"chrt", "--fifo", "2", "taskset", "--cpu-list", fmt.Sprint(n)}
 }
 
+// crowd is processes on a processor that are ready to open so many connections each to the server.
+func (w *world) crowd(holders, each, perSecond, processor int) (all []*child) {
+	w.Helper()
+	for i := range holders {
+		all = append(all, w.child(w.client, fmt.Sprint(crowdVariable, "=", w.server, " ", 80+i, " ", each, " ", perSecond), onProcessor(processor)...))
+	}
+	return all
+}
+
+// open lets them, and says how many seconds the slowest took and how many microseconds of processor time all used.
+func open(crowd []*child) (slowest, used float64) {
+	for _, c := range crowd {
+		c.next()
+	}
+	for _, c := range crowd {
+		var took, cpu float64
+		c.scan(&took, &cpu)
+		slowest, used = max(slowest, took), used+cpu
+	}
+	return slowest, used
+}
+
 // BenchmarkCrowd opens 20,000 connections to one server, 1,000 in each second, that stay, each with a further subflow, as where there are two exits. It measures how
 // long after the handshake's third packet ADD_ADDR leaves, on the wire and by the kernel's clock, and what the manager's process costs, kernel included.
 //
@@ -219,20 +241,9 @@ func BenchmarkCrowd(b *testing.B) {
 	w.run("ip", "netns", "exec", w.server, "sysctl", "-qw", "net.mptcp.add_addr_timeout=0") // no repetitions by the kernel either
 	manager := w.child(w.server, serviceVariable+"=1", onProcessor(0)...)
 	for b.Loop() {
-		var crowd []*child
-		for i := range holders {
-			crowd = append(crowd, w.child(w.client, fmt.Sprint(crowdVariable, "=", w.server, " ", 80+i, " ", each, " ", perSecond), onProcessor(1)...))
-		}
+		crowd := w.crowd(holders, each, perSecond, 1)
 		wire, joins, before := w.capture("s0"), w.counter(w.server, joinCounter), manager.report(false)
-		for _, c := range crowd {
-			c.next()
-		}
-		slowest := 0.0
-		for _, c := range crowd {
-			var took, used float64
-			c.scan(&took, &used)
-			slowest = max(slowest, took)
-		}
+		slowest, _ := open(crowd)
 		w.joined(joins + holders*each)
 		after, delays := manager.report(false), wire.stop()
 		if len(delays) < holders*each*9/10 {

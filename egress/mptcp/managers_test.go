@@ -59,20 +59,9 @@ func (m *managed) round() {
 		before = manager.report(false)
 	}
 	joins := m.counter(m.server, joinCounter)
-	var crowd []*child
-	for i := range holders {
-		crowd = append(crowd, m.child(m.client, fmt.Sprint(crowdVariable, "=", m.server, " ", 80+i, " ", each, " ", perSecond), onProcessor(0)...))
-	}
+	crowd := m.crowd(holders, each, perSecond, 0)
 	threads := threadsUS(m.TB)
-	for _, c := range crowd {
-		c.next()
-	}
-	sum := 0.0
-	for _, c := range crowd {
-		var took, used float64
-		c.scan(&took, &used)
-		sum += used
-	}
+	_, sum := open(crowd)
 	if m.name != "nobody" {
 		m.joined(joins + holders*each)
 	}
