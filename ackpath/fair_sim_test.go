@@ -14,6 +14,7 @@ const (
 	arrive kind = iota
 	depart
 	acked
+	copied
 	timeout
 	begin
 	paced
@@ -88,6 +89,10 @@ func (s *sim) run(until float64) {
 			s.queued--
 		case acked:
 			e.flow.ack(e.id)
+		case copied:
+			if !e.flow.closed {
+				e.flow.ack(e.id)
+			}
 		case begin:
 			e.flow.send()
 			e.flow.timer()
@@ -103,9 +108,9 @@ func (s *sim) run(until float64) {
 
 // packet is one transmission.
 type packet struct {
-	sent        float64
-	delivered   int // by the flow, when it was sent
-	acked, lost bool
+	sent                float64
+	delivered           int  // by the flow, when it was sent
+	passed, acked, lost bool // passed the link, acknowledged, taken for lost
 }
 
 // flow is a sender with selective acknowledgements, in the windows' units of its algorithm: Reno or CUBIC.
@@ -113,9 +118,8 @@ type flow struct {
 	*sim
 	cubic bool
 	rtt   float64 // s, without copies and without a queue
-	lead  float64 // s, by which ACKs come sooner
+	lead  float64 // s, by which copies of ACKs come sooner
 	fair  bool    // the control of bpf/fair.h
-	haste bool    // with what it gives back where nobody is hurt
 	todo  int     // packets
 
 	cwnd, ssthresh                    float64
@@ -130,7 +134,9 @@ type flow struct {
 	waiting                           bool
 	trainAt, fastest, beforeLoss      float64
 	train                             int
-	hadMost                           bool
+	hadMost, closed                   bool // closed: copies are closed out
+	opening                           int
+	native, closedAt, useless         float64
 	epoch, k, origin, wmax, reno      float64 // CUBIC
 	hystartEnd, hystartSamples        int
 	hystartRTT                        float64
@@ -140,10 +146,14 @@ type flow struct {
 }
 
 func (f *flow) ratio() float64 {
-	if !f.fair || f.srtt == 0 {
+	if !f.fair || f.closed || f.srtt == 0 {
 		return 1
 	}
-	return f.srtt / (f.srtt + f.lead)
+	rtt := f.srtt
+	if f.opening > 0 {
+		rtt = math.Min(rtt, f.native-f.lead)
+	}
+	return rtt / (rtt + f.lead)
 }
 func (f *flow) window() int { return max(int(f.cwnd*f.ratio()+0.5), 2) }
 
@@ -155,7 +165,8 @@ func (f *flow) start(at float64) {
 
 // paced says whether the next packet may leave now.
 func (f *flow) mayLeave() bool {
-	if !f.fair || f.srtt == 0 {
+	closing := f.closed && f.now-f.closedAt < 2*f.native
+	if !f.fair || f.srtt == 0 || f.closed && !closing {
 		return true
 	}
 	if f.now < f.nextSend-1e-9 {
@@ -165,11 +176,13 @@ func (f *flow) mayLeave() bool {
 		}
 		return false
 	}
-	gain := 1.05
-	if f.cwnd < f.ssthresh {
+	gain, rtt := 1.05, f.srtt
+	if closing {
+		rtt = math.Max(f.native, rtt)
+	} else if f.cwnd < f.ssthresh {
 		gain = 2
 	}
-	f.nextSend = math.Max(f.nextSend, f.now-0.001) + f.srtt/float64(f.window())/gain
+	f.nextSend = math.Max(f.nextSend, f.now-0.001) + rtt/float64(f.window())/gain
 	return true
 }
 
@@ -208,14 +221,53 @@ func (f *flow) arrive(id int) {
 	if f.queued > f.limit || f.drops[id] {
 		return
 	}
+	f.packets[id].passed = true
 	f.queued++
 	f.free = math.Max(f.now, f.free) + f.service
 	f.after(f.free-f.now, depart, f, 0)
-	f.after(f.free-f.now+f.rtt-f.lead, acked, f, id)
+	if f.lead > 0 {
+		f.after(f.free-f.now+f.rtt-f.lead, copied, f, id)
+	}
+	f.after(f.free-f.now+f.rtt, acked, f, id)
 }
 
+// ack tells of a packet, and of all before it that passed.
 func (f *flow) ack(id int) {
 	p := &f.packets[id]
+	if p.acked {
+		return
+	}
+	rtt := f.now - p.sent
+	f.measure(rtt)
+	for i := min(f.head, id); i <= id; i++ {
+		f.takes(&f.packets[i])
+	}
+	newLoss := f.findLost(id)
+	if f.recovering && id >= f.recover {
+		f.recovering = false
+		f.cwnd = f.ssthresh
+	}
+	if newLoss {
+		f.hadMost = float64(f.delivered-p.delivered)/rtt >= 0.875*f.fastest
+		f.reduce()
+	}
+	if !f.recovering {
+		f.grow(rtt)
+	}
+	if f.fair {
+		f.gate()
+	}
+	if f.todo+f.resend+f.inflight == 0 && f.doneAt == 0 {
+		f.doneAt = f.now
+	}
+	f.lastAck = f.now
+	f.send()
+}
+
+func (f *flow) takes(p *packet) {
+	if !p.passed || p.acked {
+		return
+	}
 	p.acked = true
 	if p.lost { // it was not
 		f.resend--
@@ -227,27 +279,28 @@ func (f *flow) ack(id int) {
 		f.perSecond = append(f.perSecond, 0)
 	}
 	f.perSecond[int(f.now)]++
-	rtt := f.now - p.sent
-	f.measure(rtt)
-	newLoss := f.findLost(id)
-	if f.recovering && id >= f.recover {
-		f.recovering = false
-		f.cwnd = f.ssthresh
-	}
-	if newLoss {
-		f.hadMost = float64(f.delivered-p.delivered)/rtt >= 0.875*f.fastest
-		f.reduce()
-	}
 	if f.recovering {
 		f.prrDelivered++
-	} else {
-		f.grow(rtt)
 	}
-	if f.todo+f.resend+f.inflight == 0 && f.doneAt == 0 {
-		f.doneAt = f.now
+}
+
+// gate lets copies in while growth can be hastened, and closes them out two round trips after.
+func (f *flow) gate() {
+	f.useless += math.Min(f.now-f.lastAck, f.srtt)
+	switch {
+	case f.recovering:
+	case f.closed && f.gains():
+		f.closed, f.useless = false, 0
+		f.opening, f.native = 2, f.srtt
+		f.minRTT -= f.lead
+		f.pastRTT -= f.lead
+		f.roundRTT -= f.lead
+	case !f.closed && f.useless > 2*(f.srtt+f.lead):
+		f.native, f.closedAt = f.srtt+f.lead, f.now
+		f.closed = true
+		f.minRTT += f.lead
+		f.pastRTT, f.roundRTT = 0, 0
 	}
-	f.lastAck = f.now
-	f.send()
 }
 
 func (f *flow) measure(rtt float64) {
@@ -260,6 +313,7 @@ func (f *flow) measure(rtt float64) {
 	if f.now-f.roundAt > f.srtt {
 		f.roundAt = f.now
 		f.pastRTT, f.roundRTT = f.roundRTT, 0
+		f.opening = max(f.opening-1, 0)
 	}
 	if f.train++; f.train >= 6 {
 		if f.trainAt > 0 {
@@ -284,6 +338,7 @@ func (f *flow) findLost(id int) (reduce bool) {
 
 func (f *flow) reduce() {
 	f.beforeLoss = f.cwnd
+	f.useless = 0
 	f.prior = float64(f.window())
 	if f.cubic {
 		if f.cwnd < f.wmax {
@@ -298,25 +353,27 @@ func (f *flow) reduce() {
 	}
 	f.recover = len(f.packets)
 	f.recovering = true
-	f.prrDelivered, f.prrOut = 0, 0
+	f.prrDelivered, f.prrOut = 1, 0
 }
 
-// hasten is by how much growth is faster than without copies.
-func (f *flow) hasten() float64 {
-	if !f.fair || !f.haste || f.pastRTT == 0 {
-		return 1
-	}
+// gains says whether growth may be faster than without copies: where no queue shows, nobody is hurt.
+func (f *flow) gains() bool {
 	queue := math.Max(f.roundRTT, f.pastRTT) - f.minRTT
 	bound := math.Min(math.Max(f.minRTT/32, 0.004), 0.008)
+	return f.pastRTT > 0 && queue < bound && (f.cwnd < f.ssthresh || f.hadMost && f.cwnd < f.beforeLoss)
+}
+
+// hasten is by how much it is.
+func (f *flow) hasten() float64 {
 	switch {
-	case queue >= bound:
+	case !f.fair || f.closed || !f.gains():
 		return 1
 	case f.cwnd < f.ssthresh:
+		f.useless = 0
 		return 1 / f.ratio()
-	case f.hadMost && f.cwnd < f.beforeLoss:
-		return math.Min(1/f.ratio(), 2)
 	}
-	return 1
+	f.useless = 0
+	return math.Min(1/f.ratio(), 2)
 }
 
 func (f *flow) grow(rtt float64) {
@@ -346,7 +403,7 @@ func (f *flow) grow(rtt float64) {
 	}
 	f.epoch -= (b - 1) * math.Min(f.now-f.lastAck, f.srtt)
 	min := f.minRTT
-	if f.fair {
+	if f.fair && !f.closed {
 		min += f.lead
 	}
 	t := f.now - f.epoch + min

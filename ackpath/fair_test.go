@@ -32,7 +32,7 @@ func shared(cubic bool, rtt float64, queue int, with func(*flow)) (plain, copied
 // Modes of the second flow: the way back of the ACKs takes 5 ms instead of half the round trip.
 func none(*flow)     {}
 func copies(f *flow) { f.lead = f.rtt/2 - 0.005 }
-func fair(f *flow)   { copies(f); f.fair, f.haste = true, true }
+func fair(f *flow)   { copies(f); f.fair = true }
 
 // With the fair control a competitor keeps what an equal share of a shared link is; without, it loses up to three quarters of it.
 func TestCompetitorKeepsItsShare(t *testing.T) {
@@ -49,8 +49,8 @@ func TestCompetitorKeepsItsShare(t *testing.T) {
 		kept, own := shared(c.cubic, c.rtt, c.queue, fair)
 		t.Logf("CUBIC %v, %.0f ms, queue %d: %.2f Mbit/s each without copies; beside copies %.2f, beside fair ones %.2f and they %.2f",
 			c.cubic, c.rtt*1000, c.queue, share, harmed, kept, own)
-		if kept < 0.93*share {
-			t.Errorf("the competitor gets %.2f of its share, want 0.95 within the spread of 6 seeds", kept/share)
+		if kept < 0.95*share {
+			t.Errorf("the competitor gets %.2f of its share, want 0.95", kept/share)
 		}
 		if harmed > 0.95*share {
 			t.Errorf("copies without the control leave the competitor %.2f of its share: the case proves nothing", harmed/share)

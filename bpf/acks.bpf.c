@@ -218,15 +218,40 @@ static __always_inline __s32 ahead_of(struct __sk_buff *skb, const struct plait_
 	return ahead;
 }
 
-/* Tells the congestion control. */
-static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
+/*
+ * Whether the flow's socket is to have a copy now: as its congestion control says. Until the first lead is measured that knows of none, and copies are for slow start, in
+ * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs.
+ */
+static __always_inline bool wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct plait_ack_native *n;
+	struct bpf_tcp_sock *tp;
+	bool want = true;
+
+	if (!sk)
+		return true;
+	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
+	if (n) {
+		want = !n->closed;
+	} else {
+		tp = bpf_tcp_sock(sk);
+		if (tp)
+			want = l->used || tp->snd_cwnd < tp->snd_ssthresh;
+	}
+	bpf_sk_release(sk);
+	return want;
+}
+
+/* Tells the congestion control. */
+static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
+{
+	struct plait_ack_native first = { .closed = !l->used }, *n;
+	struct bpf_sock *sk = socket_of(skb, key);
 
 	if (!sk)
 		return;
-	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	n = bpf_sk_storage_get(&plait_ack_natives, sk, &first, BPF_SK_STORAGE_GET_F_CREATE);
 	if (n) {
 		n->lead_us = l->lead_us;
 		n->at_us = now / NSEC_PER_USEC;
@@ -271,7 +296,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	if (tsval != l->sampled_tsval || seg->acknowledged != l->sampled_ack)
 		return verdict;
 	/* The copy was in time for the socket, too, and not taken by a filter behind this program (rp_filter). */
-	if (ahead_of(skb, &seg->key, seg->acknowledged) < 0)
+	if (l->sampled_used && ahead_of(skb, &seg->key, seg->acknowledged) < 0)
 		now = then;
 	measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, bpf_ktime_get_ns());
 	return verdict;
@@ -304,6 +329,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	struct segment seg;
 	__u32 tsval, kind;
 	__u64 now;
+	bool used;
 
 	if (!l || !parse(skb, &seg, false) || !(kind = ack_kind(skb, &seg, &tsval)))
 		return TCX_DROP;
@@ -317,13 +343,18 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 		/* A duplicate, as a late twin is. A signal is sent at once, with the timestamp of the ACK before it, whose native twin has made it late. */
 		return kind == SIGNAL_ACK ? TCX_NEXT : TCX_DROP;
 	}
-	await_twin(l, seg.acknowledged, tsval);
+	used = kind == SIGNAL_ACK || wanted(skb, key, l); /* when copies are let in next, a signal that is still on its native way would be old */
+	if (used) {
+		__sync_fetch_and_add(&l->used, 1);
+		await_twin(l, seg.acknowledged, tsval);
+	}
 	if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
 		l->sampled_ack = seg.acknowledged;
 		l->sampled_tsval = tsval;
+		l->sampled_used = used;
 		l->sampled_at_ns = now;
 	}
-	return TCX_NEXT;
+	return used ? TCX_NEXT : TCX_DROP;
 }
 
 /* Whether the packet is a copy of a size that fits, and which socket it is for; bytes is how long the tunnel's headers are. */

@@ -47,6 +47,7 @@ struct plait_ack_name {
 struct plait_ack_lead {
 	__u64 copies; /* that came */
 	__u64 late;   /* of them, those whose twin, or a later ACK, was there first */
+	__u64 used;   /* of them, those that its socket was given; the others were timed */
 	__u64 sampled_at_ns; /* when the copy came whose twin is awaited; 0: none is */
 	__u32 sampled_ack;
 	__u32 sampled_tsval; /* RFC 7323 */
@@ -58,13 +59,15 @@ struct plait_ack_lead {
 	__u32 copied_ack; /* of the latest copy that acknowledged more than all before it */
 	__u32 copied_tsval; /* 0: there was none */
 	__u32 twin_awaited; /* 1: its twin has not come */
+	__u32 sampled_used; /* 1: the socket was given the copy whose twin is awaited */
+	__u32 pad;
 };
 
-/* What the congestion control is told of a socket. */
+/* What the congestion control is told of a socket, and what it wants. */
 struct plait_ack_native {
 	__u64 at_us; /* CLOCK_MONOTONIC */
 	__u32 lead_us;
-	__u32 pad;
+	__u32 closed; /* 1: copies are to be timed and not given to the socket */
 };
 
 #endif

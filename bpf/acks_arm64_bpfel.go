@@ -17,6 +17,7 @@ type AcksPlaitAckLead struct {
 	_            structs.HostLayout
 	Copies       uint64
 	Late         uint64
+	Used         uint64
 	SampledAtNs  uint64
 	SampledAck   uint32
 	SampledTsval uint32
@@ -28,6 +29,8 @@ type AcksPlaitAckLead struct {
 	CopiedAck    uint32
 	CopiedTsval  uint32
 	TwinAwaited  uint32
+	SampledUsed  uint32
+	Pad          uint32
 }
 
 type AcksPlaitAckName struct {
@@ -42,7 +45,7 @@ type AcksPlaitAckNative struct {
 	_      structs.HostLayout
 	AtUs   uint64
 	LeadUs uint32
-	Pad    uint32
+	Closed uint32
 }
 
 type AcksPlaitAckRoute struct {

@@ -14,6 +14,10 @@
  *	in slow start, and
  *	after a loss up to the window before it, if the flow then had 7/8 or more of what the path gives (up to twice as fast)
  *
+ * At all other times copies are closed out: timed, and not given to the socket, which is then one as any. Even with the right window a flow of another round trip hurts
+ * others where the queue is short: its packets come between theirs, which come in trains. Copies are let in and closed out at an unchanged rate: the window
+ * is set for the round trip to come before its first ACK, and what is more of it leaves paced.
+ *
  * Bounds and simulation: docs/ackpath/fairness.md. BBR and burst send at a rate they measure, which copies do not change; they are left alone.
  */
 #ifndef PLAIT_FAIR_H
@@ -32,6 +36,9 @@ enum {
 	FAIR_QUEUE_MAX_US = 8000,
 	FAIR_PACING_PERCENT = 105,
 	FAIR_ONE = 256,
+	FAIR_RTO_MIN_US = 200000, /* the kernel's, which is added to the smoothed round trip at least */
+	FAIR_USELESS_ROUNDS = 2, /* round trips without haste, after which copies are closed out */
+	FAIR_OPENING_ROUNDS = 2, /* for which the smoothed round trip is still the one without copies */
 	FAIR_MAX_HASTE = 2 * FAIR_ONE, /* after a loss: a newcomer that loses at the same times gets to 1/3 even so, and ends it */
 };
 
@@ -39,9 +46,11 @@ struct fair {
 	__u64 lead_at_us; /* of the lead in use */
 	__u64 acked_us;
 	__u64 fastest_Bps; /* at which a train came through: what the path gives */
+	__u64 closed_us;   /* when copies were closed out */
 	__u32 since_us;	   /* between the last two ACKs */
 	__u32 silent_us;   /* time with ACKs since the lead was measured */
 	__u32 native_us;   /* R when it was */
+	__u32 useless_us;  /* time with ACKs since growth was hastened, or copies were let in */
 	/* Windows in the algorithm's units, and what the socket was given for them: if it has another now, the kernel has set it. */
 	__u32 cwnd;
 	__u32 shown_cwnd;
@@ -52,7 +61,8 @@ struct fair {
 	__u32 round_rtt_us; /* longest of this round trip, and of the one before; 0: none yet */
 	__u32 round_rtt_past_us;
 	__u8 had_most; /* at the last loss the flow had nearly all the path gives */
-	__u8 pad[3];
+	__u8 opening;  /* round trips to go in which the smoothed one is not to be believed */
+	__u8 pad[6];
 };
 
 struct {
@@ -82,19 +92,27 @@ static __always_inline struct fair *fair_of(struct sock *sk, const struct plait_
 	return bpf_sk_storage_get(&plait_fairs, sk, 0, 0);
 }
 
-/* w = W * R/r, rounded; and W = w * r/R, so that one after the other changes no W. */
-static __always_inline __u32 fair_native(const struct tcp_sock *tp, const struct plait_sock *s, __u32 window)
+/* r; the kernel's smoothed one is late after copies have been let in. */
+static __always_inline __u32 fair_rtt_us(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f)
 {
-	__u64 rtt_us = max(srtt_us(tp), 1u);
+	if (f->opening && f->native_us > s->lead_us)
+		return min(f->native_us - s->lead_us, max(srtt_us(tp), 1u));
+	return max(srtt_us(tp), 1u);
+}
+
+/* w = W * R/r, rounded; and W = w * r/R, so that one after the other changes no W. */
+static __always_inline __u32 fair_native(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f, __u32 window)
+{
+	__u64 rtt_us = fair_rtt_us(tp, s, f);
 
 	if (window >= TCP_INFINITE_SSTHRESH)
 		return window;
 	return min(((__u64)window * (rtt_us + s->lead_us) + rtt_us / 2) / rtt_us, (__u64)TCP_INFINITE_SSTHRESH - 1);
 }
 
-static __always_inline __u32 fair_shown(const struct tcp_sock *tp, const struct plait_sock *s, __u32 window)
+static __always_inline __u32 fair_shown(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f, __u32 window)
 {
-	__u64 rtt_us = max(srtt_us(tp), 1u), native_us = rtt_us + s->lead_us;
+	__u64 rtt_us = fair_rtt_us(tp, s, f), native_us = rtt_us + s->lead_us;
 
 	if (window >= TCP_INFINITE_SSTHRESH)
 		return window;
@@ -107,9 +125,9 @@ static __always_inline void fair_begin(struct tcp_sock *tp, const struct plait_s
 	__u32 cwnd = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
 
 	if (ssthresh != f->shown_ssthresh)
-		f->ssthresh = fair_native(tp, s, ssthresh);
+		f->ssthresh = fair_native(tp, s, f, ssthresh);
 	if (cwnd != f->shown_cwnd) /* a recovery ends at ssthresh */
-		f->cwnd = cwnd == ssthresh ? f->ssthresh : fair_native(tp, s, cwnd);
+		f->cwnd = cwnd == ssthresh ? f->ssthresh : fair_native(tp, s, f, cwnd);
 	tp->snd_cwnd = f->cwnd;
 	tp->snd_ssthresh = f->ssthresh;
 }
@@ -119,129 +137,10 @@ static __always_inline void fair_end(struct tcp_sock *tp, const struct plait_soc
 {
 	f->cwnd = tp->snd_cwnd;
 	f->ssthresh = tp->snd_ssthresh;
-	f->shown_cwnd = fair_shown(tp, s, f->cwnd);
-	f->shown_ssthresh = fair_shown(tp, s, f->ssthresh);
+	f->shown_cwnd = fair_shown(tp, s, f, f->cwnd);
+	f->shown_ssthresh = fair_shown(tp, s, f, f->ssthresh);
 	tp->snd_cwnd = f->shown_cwnd;
 	tp->snd_ssthresh = f->shown_ssthresh;
-}
-
-/* Copies have begun. In slow start the window stays; else the rate of before does, which the sooner ACKs would raise. */
-static __noinline int fair_enter(struct sock *sk, struct plait_sock *s, __u32 lead_us)
-{
-	struct tcp_sock *tp;
-	struct fair *f;
-	bool slow;
-
-	if (!sk)
-		return 0;
-	tp = tcp_sk_mut(sk);
-	f = bpf_sk_storage_get(&plait_fairs, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!f)
-		return 0;
-	slow = in_slow_start(tp);
-	*f = (struct fair){ .acked_us = tp->tcp_mstamp };
-	s->lead_us = lead_us;
-	algorithm_forget_rtt(tp, s); /* between the first copy and now there was none with the lead */
-	if (sets_rate(s->algorithm))
-		return 0;
-	f->cwnd = slow ? fair_native(tp, s, tp->snd_cwnd) : tp->snd_cwnd;
-	f->ssthresh = slow ? fair_native(tp, s, tp->snd_ssthresh) : tp->snd_ssthresh;
-	tp->snd_cwnd = f->cwnd;
-	tp->snd_ssthresh = f->ssthresh;
-	fair_end(tp, s, f);
-	set_pacing(sk, s, true);
-	return 0;
-}
-
-/* Copies have ended, or their lead is unknown: the rate stays. The round trip may be what it was without copies by now. */
-static __noinline int fair_leave(struct sock *sk, struct plait_sock *s, struct fair *f)
-{
-	struct tcp_sock *tp;
-	__u32 rtt_us;
-
-	if (!sk)
-		return 0;
-	tp = tcp_sk_mut(sk);
-	if (!sets_rate(s->algorithm)) {
-		fair_begin(tp, s, f);
-		rtt_us = srtt_us(tp);
-		s->lead_us = f->native_us > rtt_us ? f->native_us - rtt_us : 0;
-		fair_end(tp, s, f);
-		set_pacing(sk, s, false);
-	}
-	s->lead_us = 0;
-	s->min_rtt_us = srtt_us(tp);
-	s->min_rtt_past_us = 0;
-	algorithm_forget_rtt(tp, s);
-	return 0;
-}
-
-/* Time without ACKs does not age a lead: nothing could be measured. */
-static __always_inline void fair_hear(const struct tcp_sock *tp, struct plait_sock *s, struct fair *f, const struct plait_ack_native *n)
-{
-	__u64 now_us = tp->tcp_mstamp;
-
-	f->since_us = min(now_us - f->acked_us, (__u64)srtt_us(tp)); /* the rest is idle time */
-	f->acked_us = now_us;
-	s->lead_us = min(max(n->lead_us, 1u), (__u32)FAIR_LEAD_MAX_US);
-	if (n->at_us != f->lead_at_us) {
-		f->lead_at_us = n->at_us;
-		f->native_us = srtt_us(tp) + s->lead_us;
-		f->silent_us = 0;
-		return;
-	}
-	f->silent_us += f->since_us;
-}
-
-/* No lead for long; or for two round trips, of which the last were as long as without copies. */
-static __always_inline bool fair_over(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f)
-{
-	__u32 lead_us = s->lead_us, rtt_us = srtt_us(tp);
-
-	if (f->silent_us > FAIR_FRESH_US || lead_us < FAIR_LEAD_MIN_US / 2 || lead_us < rtt_us >> (FAIR_LEAD_SHIFT + 1))
-		return true;
-	return f->silent_us > 2 * f->native_us && rtt_us > f->native_us - (lead_us >> 2);
-}
-
-static __always_inline void fair_round(struct plait_sock *s, struct fair *f, const struct rate_sample *rs)
-{
-	long rtt_us = rs->rtt_us;
-
-	if (s->round_start) {
-		f->round_rtt_past_us = f->round_rtt_us;
-		f->round_rtt_us = 0;
-	}
-	if (rtt_us > f->round_rtt_us)
-		f->round_rtt_us = rtt_us;
-	if (s->train_measured)
-		f->fastest_Bps = max(f->fastest_Bps, s->dispersion_Bps);
-}
-
-/* On every ACK of a subflow of which a lead was ever known. */
-static __noinline int fair_update(struct sock *sk, struct plait_sock *s, const struct plait_ack_native *n, const struct rate_sample *rs)
-{
-	const struct tcp_sock *tp;
-	struct fair *f;
-	__u32 lead_us;
-
-	if (!sk)
-		return 0;
-	tp = tcp_sk(sk);
-	if (!s->lead_us) {
-		lead_us = min(n->lead_us, (__u32)FAIR_LEAD_MAX_US);
-		if ((__s64)(tp->tcp_mstamp - n->at_us) <= FAIR_FRESH_US && lead_us >= FAIR_LEAD_MIN_US && lead_us >= srtt_us(tp) >> FAIR_LEAD_SHIFT &&
-		    ca_state(sk) <= TCP_CA_Disorder)
-			fair_enter(sk, s, lead_us);
-		return 0;
-	}
-	f = bpf_sk_storage_get(&plait_fairs, sk, 0, 0);
-	if (!f)
-		return 0;
-	fair_hear(tp, s, f, n);
-	fair_round(s, f, rs);
-	if (fair_over(tp, s, f))
-		fair_leave(sk, s, f);
-	return 0;
 }
 
 /* In the last round trip and the one at work no packet saw more than a bit of a queue. */
@@ -255,7 +154,7 @@ static __always_inline bool fair_quiet(const struct plait_sock *s, const struct 
 /* How much faster than without copies the window may grow now, in 1/256. */
 static __always_inline __u32 fair_haste(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f)
 {
-	__u32 rtt_us = max(srtt_us(tp), 1u);
+	__u32 rtt_us = fair_rtt_us(tp, s, f);
 	__u32 haste = (__u64)(rtt_us + s->lead_us) * FAIR_ONE / rtt_us;
 
 	if (!fair_quiet(s, f))
@@ -281,8 +180,10 @@ static __noinline int fair_cong_avoid(struct sock *sk, struct plait_sock *s, str
 	haste = fair_haste(tp, s, f);
 	before = tp->snd_cwnd;
 	bound = before < tp->snd_ssthresh ? tp->snd_ssthresh : max(f->before_loss, before);
-	if (haste > FAIR_ONE)
+	if (haste > FAIR_ONE) {
+		f->useless_us = 0;
 		algorithm_hasten(s, (__u64)f->since_us * (haste - FAIR_ONE) / FAIR_ONE);
+	}
 	if (limited && !full)
 		slow_start(tp, acked); /* the algorithms would compare their window with what was in flight, which is the socket's */
 	else
@@ -297,9 +198,27 @@ static __noinline int fair_cong_avoid(struct sock *sk, struct plait_sock *s, str
 	return 0;
 }
 
-static __always_inline __u32 fair_pacing_percent(const struct tcp_sock *tp)
+/* Paces at the algorithm's rate. After copies have been closed out the smoothed round trip is late, for as long. */
+static __noinline int fair_pace(struct sock *sk, struct plait_sock *s)
 {
-	return in_slow_start(tp) ? 200 : FAIR_PACING_PERCENT;
+	const struct tcp_sock *tp;
+	struct fair *f;
+
+	if (!sk)
+		return 0;
+	tp = tcp_sk(sk);
+	if (s->lead_us) {
+		window_pacing_rate(sk, in_slow_start(tp) ? 200 : FAIR_PACING_PERCENT, tp->srtt_us);
+		return 0;
+	}
+	f = bpf_sk_storage_get(&plait_fairs, sk, 0, 0);
+	if (f && tp->tcp_mstamp - f->closed_us < 2 * f->native_us) {
+		window_pacing_rate(sk, FAIR_PACING_PERCENT, max(tp->srtt_us, f->native_us << 3));
+		return 0;
+	}
+	set_pacing(sk, s, false);
+	window_pacing_rate(sk, window_pacing_percent(tp), tp->srtt_us);
+	return 0;
 }
 
 /* The window after a loss, and what the flow had of the path before it. */
@@ -307,16 +226,22 @@ static __noinline __u32 fair_ssthresh(struct sock *sk, struct plait_sock *s, str
 {
 	struct tcp_sock *tp;
 	__u64 rate_Bps;
+	__u32 ssthresh;
 
 	if (!sk || !f)
 		return 2;
 	tp = tcp_sk_mut(sk);
 	rate_Bps = max(s->rate_Bps, s->rate_round_Bps);
-	fair_begin(tp, s, f);
+	if (s->lead_us)
+		fair_begin(tp, s, f);
+	f->useless_us = 0;
 	f->before_loss = tp->snd_cwnd;
 	f->had_most = f->fastest_Bps && rate_Bps >= f->fastest_Bps - (f->fastest_Bps >> 3);
 	f->haste_256ths = 0;
-	tp->snd_ssthresh = algorithm_ssthresh(sk, s);
+	ssthresh = algorithm_ssthresh(sk, s);
+	if (!s->lead_us)
+		return ssthresh;
+	tp->snd_ssthresh = ssthresh;
 	fair_end(tp, s, f);
 	return f->shown_ssthresh;
 }

@@ -8,7 +8,7 @@
  * tcp_sendmsg_locked (host.h). Loaded by the daemon, which is the only writer of the maps.
  */
 #include "algorithm.h"
-#include "fair.h"
+#include "gate.h"
 #include "measure.h"
 #include "window.h"
 
@@ -108,7 +108,10 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 		fair_cong_avoid(sk, s, f, rs->acked_sacked);
 	else if (una_advanced)
 		algorithm_cong_avoid(sk, s, rs->acked_sacked);
-	window_pacing_rate(sk, f ? fair_pacing_percent(tp) : window_pacing_percent(tp));
+	if (s->lead_us || s->pacing_ours)
+		fair_pace(sk, s);
+	else
+		window_pacing_rate(sk, window_pacing_percent(tp), tp->srtt_us);
 }
 
 static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s)
@@ -212,7 +215,7 @@ __u32 BPF_PROG(plait_ssthresh, struct sock *sk)
 
 	if (!s)
 		return reno_ssthresh(tcp_sk(sk));
-	f = fair_of(sk, s);
+	f = is_subflow(sk) && !sets_rate(s->algorithm) ? bpf_sk_storage_get(&plait_fairs, sk, 0, 0) : 0;
 	return f ? fair_ssthresh(sk, s, f) : algorithm_ssthresh(sk, s);
 }
 

@@ -127,15 +127,15 @@ static __always_inline __u32 window_pacing_percent(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
 }
 
-static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent)
+static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent, __u32 srtt_8ths_us)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u64 rate = (__u64)tp->mss_cache * ((USEC_PER_SEC / 100) << 3);
 
 	rate *= percent;
 	rate *= max(tp->snd_cwnd, tp->packets_out);
-	if (tp->srtt_us)
-		rate /= tp->srtt_us;
+	if (srtt_8ths_us)
+		rate /= srtt_8ths_us;
 	sk->sk_pacing_rate = min(rate, (__u64)sk->sk_max_pacing_rate);
 }
 

@@ -72,8 +72,10 @@ type TakenStatus struct {
 	Remote netip.AddrPort `json:"remote"`
 	From   netip.Addr     `json:"from"` // the hellos
 	Copies uint64         `json:"copies"`
-	Late   uint64         `json:"late"`
-	LeadMs float64        `json:"lead_ms"`
+	// Used are the copies that the socket was given; the others were timed: its window would have gained nothing from them.
+	Used   uint64  `json:"used"`
+	Late   uint64  `json:"late"`
+	LeadMs float64 `json:"lead_ms"`
 }
 
 // AckpathSummary is the lever in a line: `plait status` shows it.
@@ -117,7 +119,7 @@ func (s *ackSender) status(out *AckpathStatus) {
 	out.TakenCopies, out.LateCopies = s.ended.Copies, s.ended.Late
 	for _, t := range s.taken {
 		l, _ := s.kernel.lead(t.key) // what cannot be read counts as nothing
-		out.Taken = append(out.Taken, TakenStatus{t.ends.Local, t.ends.Remote, t.from, l.Copies, l.Late, float64(l.LeadUs) / 1000})
+		out.Taken = append(out.Taken, TakenStatus{t.ends.Local, t.ends.Remote, t.from, l.Copies, l.Used, l.Late, float64(l.LeadUs) / 1000})
 		out.TakenCopies += l.Copies
 		out.LateCopies += l.Late
 	}

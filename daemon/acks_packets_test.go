@@ -395,6 +395,52 @@ func TestACKCopiesFiltered(t *testing.T) {
 	}
 }
 
+// Copies are given to the socket in slow start, and after that as its congestion control wants; what it is not given is timed.
+func TestACKCopiesClosedOut(t *testing.T) {
+	h := newNamespace(t)
+	far := h.second("-s")
+	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
+	const slow = 40 * time.Millisecond
+	go slowly(near, distant, slow, nil)
+	go slowly(distant, near, 0, nil)
+	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
+	a := newAckPair(h, far, "4")
+	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
+	write := func() (l bpf.AckLead) {
+		_, before := a.counted()
+		h.eventually(20*time.Second, "ACKs are copied and their twins come", func() bool {
+			_, err := a.served.Write(make([]byte, 1000))
+			h.must(err)
+			time.Sleep(10 * time.Millisecond)
+			_, l = a.counted()
+			return l.Copies >= before.Copies+20 && l.Leads >= before.Leads+3
+		})
+		return l
+	}
+	first := write()
+	if first.Used+first.Late != first.Copies {
+		t.Errorf("in slow start %+v, want all copies used that are not late", first)
+	}
+	natives := a.sender.Maps[bpf.AcksMapPlaitAckNatives]
+	h.must(natives.Put(uint32(a.socket()), bpf.AckNative{Closed: 1}))
+	closed := write()
+	if closed.Used > first.Used+1 { // one may have been on its way through the program
+		t.Errorf("closed out, %d copies are used, %d before", closed.Used, first.Used)
+	}
+	if lead := time.Duration(closed.LeadUs) * time.Microsecond; lead < slow/2 {
+		t.Errorf("closed out, the lead is %v, want about %v", lead, slow)
+	}
+	h.must(natives.Put(uint32(a.socket()), bpf.AckNative{}))
+	if open := write(); open.Used < closed.Used+10 {
+		t.Errorf("let in again, %d copies are used, %d before, of %d", open.Used, closed.Used, open.Copies)
+	}
+	var told bpf.AckNative
+	h.must(natives.Lookup(uint32(a.socket()), &told))
+	if told.Closed != 0 || told.LeadUs < uint32(slow.Microseconds()/2) || told.AtUs == 0 {
+		t.Errorf("the congestion control is told %+v", told)
+	}
+}
+
 // socket is the sender's.
 func (a *ackPair) socket() (fd int) {
 	a.Helper()

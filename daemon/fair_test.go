@@ -21,13 +21,14 @@ import (
 type fairState struct {
 	Native, Shown    uint32 // windows, packets: the algorithm's and the socket's
 	Delivered, SRTT8 uint32 // packets; us * 8
+	Closed, _        uint32 // 1: its copies are to be timed only
 }
 
 // leads is an iterator over TCP sockets that tells the MPTCP subflows in its namespace that copies of their ACKs come lead sooner, as bpf/acks.bpf.c does, and
 // reads what the fair control makes of it. User space cannot: a subflow has no file descriptor.
 func (h *host) leads(natives, fairs *ebpf.Map, lead time.Duration) (tell func() fairState) {
 	h.Helper()
-	found, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
+	found, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
 	h.must(err)
 	h.Cleanup(func() { found.Close() })
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -56,7 +57,7 @@ func (h *host) leads(natives, fairs *ebpf.Map, lead time.Duration) (tell func() 
 	}
 }
 
-// R6 is the socket, R7 the storage at work; the stack holds the time at -8, a key at -16, what is found at -32, and what is told at -48.
+// R6 is the socket, R7 the storage at work; the stack holds a key at -16, what is found at -40, and what is told at -56.
 func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Duration) asm.Instructions {
 	h.Helper()
 	fair := func(name string) int16 {
@@ -80,19 +81,21 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 		asm.JEq.Imm(asm.R1, 0, exit),
 		asm.FnKtimeGetNs.Call(),
 		asm.Div.Imm(asm.R0, 1000),
-		asm.StoreMem(asm.RFP, -48, asm.R0, asm.DWord), // at_us
-		asm.StoreImm(asm.RFP, -40, lead.Microseconds(), asm.Word),
-		asm.StoreImm(asm.RFP, -36, 0, asm.Word),
+		asm.StoreMem(asm.RFP, -56, asm.R0, asm.DWord), // at_us
+		asm.StoreImm(asm.RFP, -48, lead.Microseconds(), asm.Word),
 		asm.LoadMapPtr(asm.R1, natives.FD()),
 		asm.Mov.Reg(asm.R2, asm.R6),
 		asm.Mov.Imm(asm.R3, 0),
 		asm.Mov.Imm(asm.R4, 1), // BPF_SK_STORAGE_GET_F_CREATE
 		asm.FnSkStorageGet.Call(),
 		asm.JEq.Imm(asm.R0, 0, exit),
-		asm.LoadMem(asm.R1, asm.RFP, -48, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, -56, asm.DWord),
 		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
-		asm.LoadMem(asm.R1, asm.RFP, -40, asm.DWord),
-		asm.StoreMem(asm.R0, 8, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, -48, asm.Word),
+		asm.StoreMem(asm.R0, 8, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R0, 12, asm.Word),
+		asm.StoreMem(asm.RFP, -24, asm.R1, asm.Word),
+		asm.StoreImm(asm.RFP, -20, 0, asm.Word),
 		asm.LoadMapPtr(asm.R1, fairs.FD()),
 		asm.Mov.Reg(asm.R2, asm.R6),
 		asm.Mov.Imm(asm.R3, 0),
@@ -100,19 +103,19 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 		asm.FnSkStorageGet.Call(),
 		asm.JEq.Imm(asm.R0, 0, exit),
 		asm.LoadMem(asm.R1, asm.R0, fair("cwnd"), asm.Word),
-		asm.StoreMem(asm.RFP, -32, asm.R1, asm.Word),
+		asm.StoreMem(asm.RFP, -40, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, asm.R0, fair("shown_cwnd"), asm.Word),
-		asm.StoreMem(asm.RFP, -28, asm.R1, asm.Word),
+		asm.StoreMem(asm.RFP, -36, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, asm.R6, tcp("delivered"), asm.Word),
-		asm.StoreMem(asm.RFP, -24, asm.R1, asm.Word),
+		asm.StoreMem(asm.RFP, -32, asm.R1, asm.Word),
 		asm.LoadMem(asm.R1, asm.R6, tcp("srtt_us"), asm.Word),
-		asm.StoreMem(asm.RFP, -20, asm.R1, asm.Word),
+		asm.StoreMem(asm.RFP, -28, asm.R1, asm.Word),
 		asm.StoreImm(asm.RFP, -16, 0, asm.Word),
 		asm.LoadMapPtr(asm.R1, found.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -16),
 		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, -32),
+		asm.Add.Imm(asm.R3, -40),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call(),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol(exit),
@@ -120,24 +123,47 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 	}
 }
 
-// A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
-// what is in flight. Its window is that share of the algorithm's.
-func TestFairControl(t *testing.T) {
-	const lead = 40 * time.Millisecond
-	h := newHost(t)
+// newFair has a subflow beyond slow start whose ACKs come sooner, as far as plait knows.
+func newFair(t *testing.T, lead time.Duration) (h *host, c pair, tell func() fairState) {
+	h = newHost(t)
 	h.multipath = true
 	h.ip("-n " + h.ns + " link set lo mtu 1500")
 	h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_slow_start_after_idle", []byte("0"), 0) })
-	c := h.connect(0, otherChoice)
+	c = h.connect(0, otherChoice)
 	h.eventually(20*time.Second, "CUBIC has ended slow start, in which growth may be faster", func() bool {
 		h.transfers("before plait", c)
 		return h.window(c.server) >= h.threshold(c.server)
 	})
 	k := h.loaded("fixed:reno")
 	h.in(func() error { return k.pass(passTake) })
-	tell := h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
+	tell = h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
 	tell()
 	h.transfers("the lead is told", c)
+	return h, c, tell
+}
+
+// Beyond slow start nothing is gained by copies, and they are closed out.
+func TestFairControlCloses(t *testing.T) {
+	h, c, tell := newFair(t, 40*time.Millisecond)
+	if s := tell(); s.Native == 0 {
+		t.Fatalf("the subflow was never under the fair control: %+v", s)
+	}
+	h.eventually(20*time.Second, "copies are closed out", func() bool {
+		h.transfers("under the fair control", c)
+		return tell().Closed == 1
+	})
+	before := h.window(c.server)
+	h.transfers("without copies", c)
+	if after := h.window(c.server); after < before {
+		t.Errorf("the window fell from %d to %d packets when copies had been closed out", before, after)
+	}
+}
+
+// A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
+// what is in flight. Its window is that share of the algorithm's. These come so much sooner that they are never closed out: what follows would be a timeout.
+func TestFairControl(t *testing.T) {
+	const lead = 200 * time.Millisecond
+	h, c, tell := newFair(t, lead)
 	before := tell()
 	for range 10 {
 		h.transfers("under the fair control", c)

@@ -56,7 +56,7 @@ func newAckpathExplain() *cobra.Command {
 			fmt.Fprintln(out, way(w, time.Now()))
 		}
 		for _, t := range s.Taken {
-			fmt.Fprintf(out, "%s-%s: copies of its ACKs are taken, from %s: %d came, %d of them late, %.1f ms before their twins\n", t.Local, t.Remote, t.From, t.Copies, t.Late, t.LeadMs)
+			fmt.Fprintf(out, "%s-%s: copies of its ACKs are taken, from %s: %d came, %d were of use, %d late, %.1f ms before their twins\n", t.Local, t.Remote, t.From, t.Copies, t.Used, t.Late, t.LeadMs)
 		}
 		return nil
 	})
@@ -112,9 +112,9 @@ func printAckpath(out io.Writer, s daemon.AckpathStatus, now time.Time) {
 	fmt.Fprintf(out, "sender: UDP port %d, copies taken for %d subflows; %d came, %d of them late; %d datagrams ignored\n", s.Port, len(s.Taken), s.TakenCopies, s.LateCopies, s.Ignored)
 	if len(s.Taken) > 0 {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "LOCAL\tREMOTE\tHELLOS FROM\tCOPIES\tLATE\tLEAD ms")
+		fmt.Fprintln(t, "LOCAL\tREMOTE\tHELLOS FROM\tCOPIES\tUSED\tLATE\tLEAD ms")
 		for _, f := range s.Taken {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%.1f\n", f.Local, f.Remote, f.From, f.Copies, f.Late, f.LeadMs)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%.1f\n", f.Local, f.Remote, f.From, f.Copies, f.Used, f.Late, f.LeadMs)
 		}
 		t.Flush()
 	}
