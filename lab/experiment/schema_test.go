@@ -1,14 +1,19 @@
 package experiment
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/invopop/jsonschema"
+	oracle "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // update rewrites generated files and the expected output of tests instead of comparing.
@@ -71,4 +76,75 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkGenerated(t, "schema.json", append(text, '\n'))
+}
+
+// TestSchemaAgainstLibrary spoils instances of plait's own experiments at random, and compares verdicts with a library's for all of JSON Schema.
+func TestSchemaAgainstLibrary(t *testing.T) {
+	document, err := oracle.UnmarshalJSON(bytes.NewReader(schemaJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := oracle.NewCompiler()
+	if err := compiler.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	library := compiler.MustCompile("schema.json")
+	r := rand.New(rand.NewPCG(1, 2))
+	wrong := 0
+	for _, file := range []string{"burst-grid.yaml", "egress-static.yaml", "stripe-silent.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, problems := parseYAML(file, text)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		for range 200 {
+			inst := instance(tree, fileSchema())
+			for range 1 + r.IntN(3) {
+				spoil(inst, r)
+			}
+			var found Problems
+			validate(tree, inst, &found)
+			err := library.Validate(inst)
+			if (err != nil) != (len(found) > 0) {
+				t.Fatalf("%s: %v; the library says %v", file, found, err)
+			}
+			if err != nil {
+				wrong++
+			}
+		}
+	}
+	if wrong == 0 || wrong == 600 {
+		t.Errorf("%d of 600 are wrong: that compares little", wrong)
+	}
+}
+
+// spoil changes something in a value, or below it.
+func spoil(v any, r *rand.Rand) {
+	values := []any{nil, -1, 0, 2.5, 1e7, true, "text", "6", "down", []any{}, []any{1}, map[string]any{}, map[string]any{"x": 1}}
+	switch v := v.(type) {
+	case map[string]any:
+		keys := slices.Sorted(maps.Keys(v))
+		switch k := r.IntN(12); {
+		case k == 0:
+			v["unknown"] = 1
+		case len(keys) == 0:
+		case k == 1:
+			delete(v, keys[r.IntN(len(keys))])
+		case k < 5:
+			v[keys[r.IntN(len(keys))]] = values[r.IntN(len(values))]
+		default:
+			spoil(v[keys[r.IntN(len(keys))]], r)
+		}
+	case []any:
+		if len(v) > 0 {
+			if i := r.IntN(len(v)); r.IntN(3) == 0 {
+				v[i] = values[r.IntN(len(values))]
+			} else {
+				spoil(v[i], r)
+			}
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -100,7 +99,7 @@ func (l *loader) setPath(place Place, key string) []string {
 }
 
 // free says that a mapping's keys are whatever the user likes (they may hold dots, like sysctls) and its values are plain.
-func free(s *jsonschema.Schema) bool {
+func free(s *schema) bool {
 	return hasType(s, "object") && len(s.Properties) == 0 && !hasType(child(s, ""), "object")
 }
 
