@@ -10,6 +10,7 @@ import (
 // The series and samples of a result by what has them (docs/lab/traffic.md and docs/lab/measure.md); metrics are in metrics.go.
 var (
 	socketSeries = []string{"cwnd_packets", "ssthresh_packets", "inflight_packets", "srtt_ms", "goodput_mbps", "retransmits", "spurious_retransmits"}
+	armsSeries   = []string{"address1_cwnd_bytes", "address2_cwnd_bytes"}
 	linkSeries   = []string{"forward_mbps", "backward_mbps", "forward_queue_packets", "backward_queue_packets"}
 	appSamples   = map[string][]string{"stream": {"delay_ms"}, "bursts": {"latency_ms", "first_last_ms"}, "ping": {"rtt_ms"}}
 	nodeSamples  = []string{"announce_epe_ms", "announce_best_ms", "withdraw_epe_ms", "withdraw_best_ms"}
@@ -49,6 +50,9 @@ func (s *Spec) shown(what string) []string {
 			}
 			if followed && s.Measure.Sockets {
 				add(name+"/1", socketSeries...)
+			}
+			if app.Split == "cwnd" {
+				add(name, armsSeries...)
 			}
 			for _, m := range probeMetrics.Metrics {
 				if followed && s.Measure.Probe {

@@ -31,7 +31,7 @@ var packages = []string{
 	"iproute2", "ethtool", "iputils-ping", "procps", "kmod", "less", "nftables", // the host's own tools
 	"frr", "lksctp-tools", "mptcpize", // routing and transports
 	"nginx-light", "curl", "iperf3", "tcpdump", "bpftool", // traffic and a look at it
-	"bpftune", // the other program that chooses congestion controls, to compare with
+	"bpftune", "mptcpd", "mptcpd-plugins", "rsync", "aria2", "openssh-client", "openssh-server", // what to compare with
 }
 
 const (

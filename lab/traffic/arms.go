@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"plait.dev/plait/lab/result"
 )
 
 // ARMS, an application of 2011 that spreads one SCTP association over the receiver's addresses (chapters 3 to 6 of its thesis): a
@@ -34,6 +36,7 @@ type armsSender struct {
 	sent        []int64   // since the weights were set
 	primary     int64     // bytes to the first address
 	total       int64
+	asked       []result.Series // the congestion window of each address, with split cwnd
 }
 
 // give sends a message to an address.
@@ -66,12 +69,17 @@ func (a *armsSender) next() int {
 // windows sends to each address what its congestion window says, and asks again when that is given (section 5.3).
 func (a *armsSender) windows() error {
 	a.weigh(nil)
+	for i := range a.peers {
+		a.asked = append(a.asked, result.Series{Name: fmt.Sprintf("address%d_cwnd_bytes", i+1), Unit: "bytes", Label: a.peers[i].Addr().String()})
+	}
 	for a.total < a.app.Bytes {
 		for i, peer := range a.peers {
 			window, err := a.socket.cwnd(a.association, peer)
 			if err != nil {
 				return err
 			}
+			a.asked[i].TimesS = append(a.asked[i].TimesS, round(a.since().Seconds(), 6))
+			a.asked[i].Values = append(a.asked[i].Values, float64(window))
 			for given := 0; given < window && a.total < a.app.Bytes; given += armsMessage {
 				if err := a.give(i); err != nil {
 					return err
@@ -207,6 +215,7 @@ func arms(ctx context.Context, r *run) (*Outcome, error) {
 		out.Metrics["completion_s"] = round((end - r.start).Seconds(), 6)
 	}
 	out.Metrics["connect_ms"] = ms(connected - r.start)
+	out.Series = append(out.Series, a.asked...)
 	out.Metrics["primary_share"] = round(float64(a.primary)/float64(max(a.total, 1)), 4)
 	return out, nil
 }
