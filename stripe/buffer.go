@@ -5,12 +5,12 @@ import "sync"
 // Buffers of full frames are used again: at 5 Gbit/s there are 40000 a second.
 var buffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
 
-// buffer returns an empty one for the rest of a write. Small writes get a small one, which grows when more follows.
+// buffer returns one for the rest of a write, with room for a header. Small writes get a small one, which grows when more follows.
 func buffer(rest int) []byte {
 	if rest < maxPayload/4 {
-		return make([]byte, 0, rest)
+		return make([]byte, dataHeader, dataHeader+rest)
 	}
-	return buffers.Get().(*[maxFrame]byte)[:0]
+	return buffers.Get().(*[maxFrame]byte)[:dataHeader]
 }
 
 // release gives a buffer back that nobody else holds.

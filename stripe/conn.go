@@ -202,13 +202,22 @@ func (c *Conn) credit() {
 
 // Write sends p. It returns when p is in memory to be sent, of which there is as much as the paths use.
 func (c *Conn) Write(p []byte) (int, error) {
+	written := 0
+	err := c.write(func(now time.Time) bool {
+		written += c.out.write(p[written:], now)
+		return written == len(p)
+	})
+	return written, err
+}
+
+// write has add take more, as often as there is room, until it says that all is taken.
+func (c *Conn) write(add func(now time.Time) bool) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	written := 0
 	for {
 		select {
 		case <-c.writeDeadline.wait():
-			return written, c.opError("write", timeoutError{})
+			return c.opError("write", timeoutError{})
 		default:
 		}
 		c.mu.Lock()
@@ -218,16 +227,48 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 		if err != nil {
 			c.mu.Unlock()
-			return written, c.opError("write", err)
+			return c.opError("write", err)
 		}
-		written += c.out.write(p[written:], time.Now())
+		all := add(time.Now())
 		c.wakeWriters()
 		c.mu.Unlock()
-		if written == len(p) {
-			return written, nil
+		if all {
+			return nil
 		}
 		if c.writable.await(c.writeDeadline, c.done) != nil {
-			return written, c.opError("write", timeoutError{})
+			return c.opError("write", timeoutError{})
+		}
+	}
+}
+
+// ReadFrom sends what r gives until it ends. It implements [io.ReaderFrom]: with [io.Copy], large reads go where they are sent from.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
+	sent := int64(0)
+	for {
+		frame, taken := buffer(maxPayload), 0
+		n, end := r.Read(frame[dataHeader:maxFrame])
+		var err error
+		add := func(now time.Time) bool {
+			if n < maxPayload {
+				taken += c.out.write(frame[dataHeader+taken:dataHeader+n], now)
+			} else if c.out.room() > 0 {
+				c.out.adopt(frame[:maxFrame], now)
+				frame, taken = nil, n
+			}
+			return taken == n
+		}
+		if n > 0 {
+			err = c.write(add)
+		}
+		release(frame)
+		sent += int64(taken)
+		switch {
+		case err != nil:
+			return sent, err
+		case errors.Is(end, io.EOF):
+			return sent, nil
+		case end != nil:
+			return sent, end
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -106,6 +107,41 @@ func testBothWays(t *testing.T, over Carrier) {
 	}
 	if err := far.Close(); err != nil && !errors.Is(err, ErrClosedByPeer) {
 		t.Error(err)
+	}
+}
+
+// io.Copy to a connection, from readers that give full pieces, odd ones and single bytes, and one that fails.
+func TestReadFrom(t *testing.T) {
+	near, far := both(t, TCP)
+	broken := errors.New("broken")
+	data := noise(3*maxPayload+100, 4)
+	var want []byte
+	got := make(chan []byte)
+	go func() { b, _ := io.ReadAll(far); got <- b }()
+	for _, c := range []struct {
+		r   io.Reader
+		n   int
+		err error
+	}{
+		{bytes.NewReader(data), len(data), nil},
+		{iotest.HalfReader(bytes.NewReader(data)), len(data), nil},
+		{iotest.DataErrReader(bytes.NewReader(data[:maxPayload])), maxPayload, nil},
+		{iotest.OneByteReader(bytes.NewReader(data[:500])), 500, nil},
+		{io.MultiReader(bytes.NewReader(data[:7]), iotest.ErrReader(broken)), 7, broken},
+	} {
+		if n, err := near.ReadFrom(c.r); int(n) != c.n || !errors.Is(err, c.err) {
+			t.Errorf("%d, %v; want %d, %v", n, err, c.n, c.err)
+		}
+		want = append(want, data[:c.n]...)
+	}
+	if err := near.Close(); err != nil {
+		t.Error(err)
+	}
+	if b := <-got; !bytes.Equal(b, want) {
+		t.Errorf("%d bytes came, %d were sent, or others", len(b), len(want))
+	}
+	if n, err := near.ReadFrom(bytes.NewReader(data)); n != 0 || err == nil {
+		t.Errorf("after closing: %d, %v", n, err)
 	}
 }
 

@@ -53,11 +53,11 @@ func appendFrame(b []byte, kind byte, body []byte) []byte {
 	return append(b, body...)
 }
 
-func appendData(b []byte, number uint64, payload []byte) []byte {
-	n := 8 + len(payload)
-	b = append(b, frameData, byte(n>>8), byte(n))
-	b = binary.BigEndian.AppendUint64(b, number)
-	return append(b, payload...)
+// putDataHeader makes a frame of data that has dataHeader bytes of room in front.
+func putDataHeader(frame []byte, number uint64) {
+	frame[0] = frameData
+	binary.BigEndian.PutUint16(frame[1:], uint16(len(frame)-headerBytes))
+	binary.BigEndian.PutUint64(frame[headerBytes:], number)
 }
 
 func appendNumbers(b []byte, kind byte, numbers ...uint64) []byte {

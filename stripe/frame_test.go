@@ -10,6 +10,12 @@ import (
 	"time"
 )
 
+func appendData(b []byte, number uint64, payload []byte) []byte {
+	frame := append(make([]byte, dataHeader), payload...)
+	putDataHeader(frame, number)
+	return append(b, frame...)
+}
+
 func TestFrames(t *testing.T) {
 	b := appendData(nil, 1<<40, []byte("chunk"))
 	b = appendNumbers(b, frameAck, 1, 2, 3)

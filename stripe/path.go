@@ -13,10 +13,14 @@ import (
 // wire is one path's connection as a carrier makes it: authenticated, encrypted, reliable, in order.
 type wire interface {
 	net.Conn
+	// writeAll writes the pieces, as one if it can.
+	writeAll(pieces [][]byte) error
 	// waitRoom returns when what is written next would leave soon, not wait behind much else; or with the connection's error.
 	waitRoom() error
 	// setAhead says how many bytes may wait to be sent before there is no room.
 	setAhead(bytes int)
+	// kernelSends reports whether what was written goes to the peer even if this process ends after Close.
+	kernelSends() bool
 	// buffered reports whether there is more to read at once.
 	buffered() bool
 	// sinceHeard is how long ago the peer's host acknowledged anything, out of order or twice as well.
@@ -32,6 +36,8 @@ const (
 	maxBatch = 16
 	// ackEvery is how many chunks are acknowledged together at most, while more are there to be read.
 	ackEvery = 16
+	// drainTime is how long what has come may take to be read when writing has failed.
+	drainTime = 50 * time.Millisecond
 	// retake is how often a path without work asks the scheduler again while anything is under way.
 	retake = 10 * time.Millisecond
 )
@@ -56,6 +62,10 @@ type path struct {
 	last     bool   // the session ends: nothing follows what is pending
 	asleep   bool
 
+	small  []byte   // what is written besides pinned chunks
+	pieces [][]byte // of small, and the frames of pinned, in order
+	pinned []*chunk
+
 	pingedAt      time.Time
 	receivedBytes uint64
 	in, out       meterRate
@@ -63,6 +73,8 @@ type path struct {
 	wake chan struct{}
 	done chan struct{} // closed when the path has ended
 	err  error         // why, valid when done is closed
+
+	broken error // why nothing can be written any more
 }
 
 // meterRate is bytes per second, averaged over about a second.
@@ -105,14 +117,20 @@ func (p *path) hasControl() bool {
 	return len(p.pending) > 0 || p.ackDue || p.pongDue || p.pingDue || p.linksDue
 }
 
-// fill appends what to write now.
-func (p *path) fill(b []byte) []byte {
-	if p.err != nil {
-		return b // a chunk taken now would never be missed
+// fill gathers what to write now. Frames of much data are not copied: they are pinned until they are written.
+func (p *path) fill() {
+	for _, c := range p.pinned {
+		p.c.out.unpin(c)
 	}
-	b = p.control(b)
+	p.small, p.pieces, p.pinned = p.small[:0], p.pieces[:0], p.pinned[:0]
+	if p.err != nil {
+		return // a chunk taken now would never be missed
+	}
+	p.small = p.control(p.small)
+	from := 0
+	defer func() { p.cutSmall(from); p.asleep = len(p.pieces) == 0 }()
 	if p.last {
-		return b
+		return
 	}
 	now := time.Now()
 	for _, q := range p.c.paths {
@@ -126,13 +144,25 @@ func (p *path) fill(b []byte) []byte {
 		if c == nil {
 			break
 		}
-		b = appendData(b, c.number, c.data)
+		if c.size < maxPayload/4 {
+			p.small = append(p.small, c.frame...)
+			continue
+		}
+		p.cutSmall(from)
+		from = len(p.small)
+		c.pins++
+		p.pieces, p.pinned = append(p.pieces, c.frame), append(p.pinned, c)
 	}
 	if p.c.out.room() >= p.c.out.maxUnsent()/4 {
 		p.c.writable.signal()
 	}
-	p.asleep = len(b) == 0
-	return b
+}
+
+// cutSmall makes a piece of what was added to small.
+func (p *path) cutSmall(from int) {
+	if len(p.small) > from {
+		p.pieces = append(p.pieces, p.small[from:])
+	}
 }
 
 // wakeUp makes a sleeping writer ask again.
@@ -148,7 +178,6 @@ func (p *path) wakeUp() {
 
 // runWriter sends until the path ends.
 func (p *path) runWriter() {
-	var frames []byte
 	again := time.NewTimer(retake)
 	defer again.Stop()
 	ahead := aheadMin
@@ -163,17 +192,17 @@ func (p *path) runWriter() {
 		}
 		if room {
 			if err := p.wire.waitRoom(); err != nil {
-				p.end(err)
+				p.drain(err)
 				return
 			}
 		}
 		p.c.mu.Lock()
-		frames = p.fill(frames[:0])
+		p.fill()
 		last, waiting := p.last, !p.c.out.idle()
 		p.c.mu.Unlock()
-		if len(frames) > 0 {
-			if _, err := p.wire.Write(frames); err != nil {
-				p.end(err)
+		if len(p.pieces) > 0 {
+			if err := p.wire.writeAll(p.pieces); err != nil {
+				p.drain(err)
 				return
 			}
 		}
@@ -181,7 +210,7 @@ func (p *path) runWriter() {
 			p.finish()
 			return
 		}
-		if len(frames) > 0 {
+		if len(p.pieces) > 0 {
 			continue
 		}
 		var tick <-chan time.Time
@@ -198,9 +227,24 @@ func (p *path) runWriter() {
 	}
 }
 
+// drain lets the reader take what the peer sent before the path broke, its farewell perhaps, and end the path.
+func (p *path) drain(err error) {
+	p.c.mu.Lock()
+	p.broken = err
+	p.c.mu.Unlock()
+	_ = p.wire.SetReadDeadline(time.Now().Add(drainTime))
+}
+
 // finish waits until the peer has closed the path, too: to close with anything unread would reset the connection, and the
-// peer might lose what was sent last.
+// peer might lose what was sent last. If both streams have ended, nothing of value is left on its way.
 func (p *path) finish() {
+	p.c.mu.Lock()
+	over := p.c.in.over() && p.c.out.idle() && p.wire.kernelSends()
+	p.c.mu.Unlock()
+	if over {
+		p.end(net.ErrClosed)
+		return
+	}
 	if half, ok := p.wire.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
@@ -323,6 +367,9 @@ func (p *path) end(err error) {
 		c.mu.Unlock()
 		return
 	default:
+	}
+	if p.broken != nil {
+		err = p.broken
 	}
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errGone

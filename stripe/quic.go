@@ -36,6 +36,7 @@ type quicWire struct {
 	*quic.Stream
 	conn    *quic.Conn
 	in      *bufio.Reader
+	out     []byte
 	heard   pulse
 	ended   atomic.Bool // the peer's half
 	writing sync.Mutex  // a stream must not be closed while something is written
@@ -88,6 +89,20 @@ func (w *quicWire) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// writeAll joins the pieces: Write waits for the last packet of each.
+func (w *quicWire) writeAll(pieces [][]byte) error {
+	if len(pieces) == 1 {
+		_, err := w.Write(pieces[0])
+		return err
+	}
+	w.out = w.out[:0]
+	for _, p := range pieces {
+		w.out = append(w.out, p...)
+	}
+	_, err := w.Write(w.out)
+	return err
+}
+
 func (w *quicWire) CloseWrite() error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -114,6 +129,8 @@ func (w *quicWire) RemoteAddr() net.Addr { return w.conn.RemoteAddr() }
 func (w *quicWire) waitRoom() error { return nil }
 
 func (w *quicWire) setAhead(int) {}
+
+func (w *quicWire) kernelSends() bool { return false }
 
 // buffered reports whether at least a whole frame is here already.
 func (w *quicWire) buffered() bool { return w.in.Buffered() >= maxFrame }

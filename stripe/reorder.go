@@ -81,6 +81,9 @@ func (r *reorder) insert(number uint64, data []byte) (fresh bool, err error) {
 
 func (r *reorder) slot(number uint64) *[]byte { return &r.ring[number&uint64(len(r.ring)-1)] }
 
+// over reports whether the whole stream is there.
+func (r *reorder) over() bool { return r.ended && r.next > r.end }
+
 // ready reports whether take would return anything but nothing.
 func (r *reorder) ready() bool { return r.read < r.next }
 

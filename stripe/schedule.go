@@ -23,13 +23,17 @@ const (
 // chunk is a numbered piece of the stream, until it is acknowledged.
 type chunk struct {
 	number   uint64
-	data     []byte // nil when acknowledged
-	size     int    // of data when it was sent
+	frame    []byte // as it is sent, its header in front of the data; nil when acknowledged
+	size     int    // of the data when it was sent
 	written  time.Time
 	carriers [2]*flight
 	copies   int // of carriers
+	pins     int // writers that read frame now
 	done     bool
 }
+
+// data is how many bytes it has so far.
+func (c *chunk) data() int { return len(c.frame) - dataHeader }
 
 // scheduler decides what each path sends. It is pulled: a path that has room takes the next chunk. It holds no clock, no
 // lock and no socket; now is an argument of all that depends on time, and must not run backwards.
@@ -63,27 +67,33 @@ func (s *scheduler) write(p []byte, now time.Time) int {
 	p = p[:min(len(p), s.room())]
 	for rest := p; len(rest) > 0; {
 		c := s.last()
-		if c == nil || len(c.data) == maxPayload {
+		if c == nil || c.data() == maxPayload {
 			c = s.append(now, buffer(len(rest)))
 		}
-		n := min(len(rest), maxPayload-len(c.data))
-		c.data = append(c.data, rest[:n]...)
+		n := min(len(rest), maxPayload-c.data())
+		c.frame = append(c.frame, rest[:n]...)
 		rest = rest[n:]
 	}
 	s.unsent += len(p)
 	return len(p)
 }
 
+// adopt appends a full frame, which is the scheduler's from now on.
+func (s *scheduler) adopt(frame []byte, now time.Time) {
+	s.append(now, frame)
+	s.unsent += maxPayload
+}
+
 // end ends the stream.
 func (s *scheduler) end(now time.Time) {
 	if !s.ended {
-		s.append(now, nil)
+		s.append(now, make([]byte, dataHeader))
 		s.ended = true
 	}
 }
 
-func (s *scheduler) append(now time.Time, data []byte) *chunk {
-	c := &chunk{number: s.base + uint64(s.chunks.len()), data: data, written: now}
+func (s *scheduler) append(now time.Time, frame []byte) *chunk {
+	c := &chunk{number: s.base + uint64(s.chunks.len()), frame: frame, written: now}
 	s.chunks.push(c)
 	return c
 }
@@ -148,8 +158,23 @@ func (s *scheduler) ack(f *flight, received, next, limit uint64, now time.Time) 
 func (s *scheduler) finish(c *chunk) {
 	if !c.done {
 		c.done = true
-		s.free(c.data)
-		c.data = nil
+		s.drop(c)
+	}
+}
+
+// unpin notes that a writer has read the chunk's frame.
+func (s *scheduler) unpin(c *chunk) {
+	c.pins--
+	if c.done {
+		s.drop(c)
+	}
+}
+
+// drop gives the memory back, unless a writer reads it still.
+func (s *scheduler) drop(c *chunk) {
+	if c.pins == 0 {
+		s.free(c.frame)
+		c.frame = nil
 	}
 }
 
@@ -235,7 +260,7 @@ func (s *scheduler) fresh(f *flight, now time.Time) *chunk {
 		return nil
 	}
 	c := *s.chunks.at(int(s.next - s.base))
-	mine, bulk, others := f.arrival(len(c.data)), s.unsent > s.maxUnsent()/2, 0.0
+	mine, bulk, others := f.arrival(c.data()), s.unsent > s.maxUnsent()/2, 0.0
 	for _, g := range s.flights {
 		if g == f || g.silent(now) || g.rate == 0 || !s.mayUse(g, now) {
 			continue
@@ -271,8 +296,9 @@ func (s *scheduler) take(f *flight, now time.Time) *chunk {
 	}
 	if c.copies == 0 && c.number == s.next {
 		s.next++
-		s.unsent -= len(c.data)
-		c.size = len(c.data)
+		c.size = c.data()
+		s.unsent -= c.size
+		putDataHeader(c.frame, c.number)
 	} else if c.copies == 0 {
 		s.orphans = s.orphans[1:]
 	}

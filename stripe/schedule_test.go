@@ -158,15 +158,16 @@ func TestScheduleKeepsEverything(t *testing.T) {
 func torment(r *rand.Rand) error {
 	now := time.Unix(0, 0)
 	freed := 0
-	s := scheduler{limit: 16, free: func(b []byte) { freed += len(b) }}
+	s := scheduler{limit: 16, free: func(b []byte) { freed += len(b) - dataHeader }}
 	in := reorder{}
 	in.grow(16)
 	type pathState struct {
 		f      *flight
 		flying []uint64 // chunk numbers, in order
 		took   uint64
+		pinned *chunk // is being written
 	}
-	var paths []*pathState
+	var paths, gone []*pathState
 	written, read, buf := 0, 0, make([]byte, 17*maxPayload)
 	for step := 0; step < 3000 || read < written; step++ {
 		now = now.Add(time.Duration(r.IntN(int(20 * time.Millisecond))))
@@ -180,12 +181,22 @@ func torment(r *rand.Rand) error {
 		case k == 1 && !quiet && r.IntN(5) == 0:
 			i := r.IntN(len(paths))
 			s.remove(paths[i].f)
+			gone = append(gone, paths[i])
 			paths = append(paths[:i], paths[i+1:]...)
 		case k < 4 && !quiet:
 			written += s.write(make([]byte, r.IntN(maxPayload)), now)
 		case k < 7:
 			p := paths[r.IntN(len(paths))]
+			if p.pinned != nil {
+				if p.pinned.frame == nil {
+					return fmt.Errorf("chunk %d was given back while it was written", p.pinned.number)
+				}
+				s.unpin(p.pinned)
+				p.pinned = nil
+			}
 			if c := s.take(p.f, now); c != nil {
+				c.pins++
+				p.pinned = c
 				if c.done || c.copies > 2 || c.number >= s.limit || c.size == 0 {
 					return fmt.Errorf("gave out chunk %+v with limit %d", c, s.limit)
 				}
@@ -219,6 +230,11 @@ func torment(r *rand.Rand) error {
 		}
 		if step > 100000 {
 			return fmt.Errorf("stuck: read %d of %d, unsent %d, %d chunks", read, written, s.unsent, s.chunks.len())
+		}
+	}
+	for _, p := range append(paths, gone...) {
+		if p.pinned != nil {
+			s.unpin(p.pinned)
 		}
 	}
 	if !s.idle() || freed != written || in.held != 0 {

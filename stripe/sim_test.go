@@ -1,9 +1,11 @@
 package stripe
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,8 +33,10 @@ type simWay struct {
 	flying  int
 	arrived []byte
 	frozen  bool
-	held    [][]byte // arrived while frozen
-	closed  bool
+	held    [][]byte      // arrived while frozen
+	closed  bool          // by the reader
+	ended   bool          // by the writer: what it wrote still arrives
+	eof     bool          // that has arrived
 	changed chan struct{} // closed and replaced at each change
 	by      time.Time     // deadline of reads
 	heard   time.Time     // of the last acknowledgement
@@ -66,7 +70,7 @@ func (w *simWay) run() {
 		var b []byte
 		closed := false
 		w.wait(func() bool {
-			closed = w.closed
+			closed = w.closed || w.ended && len(w.unsent) == 0
 			if len(w.unsent) > 0 && w.flying < w.window {
 				n := min(max(1500, int(w.bps/10000)), len(w.unsent[0]))
 				b = w.unsent[0][:n]
@@ -79,7 +83,8 @@ func (w *simWay) run() {
 			}
 			return b != nil || closed
 		})
-		if closed {
+		if b == nil && closed {
+			time.AfterFunc(w.delay+1, func() { w.arrive(nil) })
 			return
 		}
 		time.Sleep(time.Duration(float64(len(b)) / w.bps * 1e9))
@@ -94,7 +99,7 @@ func (w *simWay) arrive(b []byte) {
 		w.held = append(w.held, b)
 		return
 	}
-	w.arrived = append(w.arrived, b...)
+	w.arrived, w.eof = append(w.arrived, b...), b == nil
 	w.tell()
 	time.AfterFunc(w.delay, func() { w.mu.Lock(); w.flying, w.heard = w.flying-len(b), time.Now(); w.tell(); w.mu.Unlock() })
 }
@@ -132,6 +137,9 @@ func (s *simWire) Read(p []byte) (n int, err error) {
 	s.in.wait(func() bool {
 		n = copy(p, s.in.arrived)
 		s.in.arrived = s.in.arrived[n:]
+		if n == 0 && s.in.eof {
+			err = io.EOF
+		}
 		if n == 0 && s.in.closed {
 			err = net.ErrClosed
 		}
@@ -147,7 +155,7 @@ func (s *simWire) Write(p []byte) (int, error) {
 	w := s.out
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.closed || w.ended {
 		return 0, net.ErrClosed
 	}
 	w.unsent = append(w.unsent, append([]byte(nil), p...))
@@ -156,9 +164,14 @@ func (s *simWire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (s *simWire) writeAll(pieces [][]byte) error {
+	_, err := s.Write(slices.Concat(pieces...))
+	return err
+}
+
 func (s *simWire) waitRoom() (err error) {
 	s.out.wait(func() bool {
-		if s.out.closed {
+		if s.out.closed || s.out.ended {
 			err = net.ErrClosed
 		}
 		return err != nil || s.out.waiting*2 < s.aheadNow()
@@ -180,10 +193,15 @@ func (s *simWire) sinceHeard() time.Duration {
 }
 
 func (s *simWire) Close() error {
-	s.out.close()
+	s.out.mu.Lock()
+	s.out.ended = true
+	s.out.tell()
+	s.out.mu.Unlock()
 	s.in.close()
 	return nil
 }
+
+func (s *simWire) kernelSends() bool { return true }
 
 func (s *simWire) freeze() { s.out.freeze(); s.in.freeze() }
 func (s *simWire) thaw()   { s.out.thaw(); s.in.thaw() }

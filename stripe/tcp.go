@@ -58,6 +58,9 @@ func (g *gather) hold() {
 func (g *gather) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.delay {
+		return nil
+	}
 	_, err := g.Conn.Write(g.out)
 	g.out, g.delay = g.out[:0], false
 	return err
@@ -80,20 +83,22 @@ func newTCPWire(conn kernelConn, wrap func(net.Conn) *tls.Conn) (*tcpWire, error
 	return w, nil
 }
 
-func (w *tcpWire) Write(p []byte) (int, error) {
-	if len(p) <= maxFrame {
-		return w.Conn.Write(p)
+func (w *tcpWire) writeAll(pieces [][]byte) error {
+	if len(pieces) > 1 || len(pieces[0]) > maxFrame {
+		w.raw.hold()
 	}
-	w.raw.hold()
-	n, err := w.Conn.Write(p)
-	if e := w.raw.flush(); err == nil && e != nil {
-		return 0, e
+	for _, p := range pieces {
+		if _, err := w.Conn.Write(p); err != nil {
+			return err
+		}
 	}
-	return n, err
+	return w.raw.flush()
 }
 
 // Close does not say goodbye as TLS does, which waits when the path is full: the session has its own farewell.
 func (w *tcpWire) Close() error { return w.raw.Conn.Close() }
+
+func (w *tcpWire) kernelSends() bool { return true }
 
 // buffered reports whether at least a whole record is here already.
 func (w *tcpWire) buffered() bool { return w.raw.in.Buffered() > maxFrame+512 }

@@ -48,12 +48,12 @@ func newStripeServe() *cobra.Command {
 		Short: "What plait cp, pipe and links start on the far side, by ssh: it is not meant to be typed",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := ssh.Serve(c.InOrStdin(), c.OutOrStdout(), ssh.Handler{Many: proxy.Serve, One: func(conn *stripe.Conn, run string) error {
+			err := ssh.Serve(c.InOrStdin(), c.OutOrStdout(), ssh.Handler{Many: proxy.Serve, One: func(conn *stripe.Conn, run string, first []byte) error {
 				if run != "" {
 					return pipe.Serve(conn, run)
 				}
 				defer conn.Close()
-				return cp.Serve(conn)
+				return cp.Serve(conn, first)
 			}})
 			if err != nil {
 				return &exit{status: exitFailed, err: err}

@@ -3,20 +3,22 @@
 //
 // A file is written beside its destination under the name .plait-part-…, and takes its place when all of it is there and has
 // the right sum: nobody ever sees half a file. Interrupted, the part stays; the next copy of the file sends the SHA-256 of what it
-// has, and the sender goes on from there if its own file begins with the same bytes.
+// has, and the sender goes on from there if its own file begins with the same bytes. A small file that is new has no name at all
+// before it has its own.
 //
-// The receiver writes below its destination only, whatever the sender asks for ([os.Root]).
+// The receiver writes below its destination only, whatever the sender asks for ([os.Root], and folder).
 package cp
 
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,12 +39,13 @@ type Progress struct {
 	Copied, Kept      atomic.Uint64 // files that were sent, and that were there before
 	SentBytes         atomic.Int64  // content that went over the connection
 	TotalKnown        atomic.Bool   // the sender has seen all of its files
+	telling           sync.Mutex
 	onProblem         func(Problem)
 	started           time.Time
 	failures          atomic.Uint64
 }
 
-// NewProgress returns a Progress whose problems are told as they happen, by any goroutine.
+// NewProgress returns a Progress whose problems are told as they happen, one at a time, by any goroutine.
 func NewProgress(onProblem func(Problem)) *Progress {
 	return &Progress{onProblem: onProblem, started: time.Now()}
 }
@@ -61,39 +64,69 @@ func Push(conn net.Conn, sources []string, to string, opt Options, p *Progress) 
 		}
 		names[i] = filepath.Base(abs)
 	}
-	s := newStream(conn)
+	s := newStream(conn, nil)
 	r := request{Names: names, To: to, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
 	if err := s.send(msgRequest, r); err != nil {
 		return err
 	}
-	return runSender(s, sources, p)
+	return runSender(s, sources, nil, p)
 }
 
 // Pull copies files of the other end, which runs [Serve], to this host.
 func Pull(conn net.Conn, sources []string, to string, opt Options, p *Progress) error {
-	names := make([]string, len(sources))
-	for i, s := range sources {
-		names[i] = path.Base(path.Clean(s))
-		if names[i] == ".." || names[i] == "/" {
-			return fmt.Errorf("%s: has no name to give it here; name the directory itself", s)
-		}
+	r, err := asked(sources, to, opt)
+	if err != nil {
+		return err
 	}
-	s := newStream(conn)
-	r := request{Send: true, Sources: sources, Names: names, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
+	s := newStream(conn, nil)
 	if err := s.send(msgRequest, r); err != nil {
 		return err
 	}
 	if err := s.flush(); err != nil {
 		return err
 	}
+	return receiveAll(s, r, to, p)
+}
+
+// asked is what a pull asks for.
+func asked(sources []string, to string, opt Options) (request, error) {
+	r := request{Send: true, Sources: sources, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
+	to, err := home(to)
+	if err != nil {
+		return r, err
+	}
+	info, err := os.Stat(to)
+	within := err == nil && info.IsDir() || r.Into
+	for _, s := range sources {
+		name := path.Base(path.Clean(s))
+		if name == ".." || name == "/" {
+			return r, fmt.Errorf("%s: has no name to give it here; name the directory itself", s)
+		}
+		at := to
+		if within {
+			at = filepath.Join(to, name)
+		}
+		r.Names = append(r.Names, name)
+		r.Absent = append(r.Absent, !there(at) && !there(filepath.Join(filepath.Dir(at), partOf(filepath.Base(at)))))
+	}
+	return r, nil
+}
+
+func there(file string) bool {
+	_, err := os.Lstat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// receiveAll receives what was asked for.
+func receiveAll(s *stream, r request, to string, p *Progress) error {
 	r.To = to
 	return runReceiver(s, r, p)
 }
 
 // Serve does what Push or Pull at the other end of conn asks for, and returns when that is done. What the user hears of at the other end is no
-// error here.
-func Serve(conn io.ReadWriter) error {
-	err := serve(newStream(conn))
+// error here. What the other end said before there was conn comes first.
+func Serve(conn net.Conn, first []byte) error {
+	err := serve(newStream(conn, first))
 	if errors.As(err, new(*endedError)) || errors.Is(err, stripe.ErrClosedByPeer) {
 		return nil
 	}
@@ -120,7 +153,7 @@ func serve(s *stream) error {
 				return err
 			}
 		}
-		return runSender(s, r.Sources, silent)
+		return runSender(s, r.Sources, r.Absent, silent)
 	}
 	return runReceiver(s, r, silent)
 }

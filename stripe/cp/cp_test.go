@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -22,7 +21,7 @@ func push(t *testing.T, opt Options, to string, sources ...string) (*Progress, [
 	near, far := net.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		err := Serve(far)
+		err := Serve(far, nil)
 		far.Close()
 		served <- err
 	}()
@@ -39,7 +38,7 @@ func push(t *testing.T, opt Options, to string, sources ...string) (*Progress, [
 func pull(t *testing.T, to string, sources ...string) (*Progress, []Problem, error) {
 	t.Helper()
 	near, far := net.Pipe()
-	go func() { _ = Serve(far); far.Close() }()
+	go func() { _ = Serve(far, nil); far.Close() }()
 	var problems []Problem
 	p := NewProgress(func(p Problem) { problems = append(problems, p) })
 	err := Pull(near, sources, to, Options{}, p)
@@ -67,6 +66,7 @@ func tree(t *testing.T) string {
 	}
 	write("empty", 0, 0o644)
 	write("small", 5, 0o600)
+	write("no text \xff", 5, 0o600)
 	write("exact", dataBytes, 0o755)
 	write("large", 3*dataBytes+17, 0o444)
 	for i := range 1100 { // more than may be open
@@ -145,7 +145,7 @@ func TestPushAndPullTrees(t *testing.T) {
 		_ = os.Chmod(filepath.Join(to, "other/sealed"), 0o755)
 	})
 	p, problems, err := push(t, Options{}, to, from)
-	if err != nil || len(problems) > 0 || p.Copied.Load() != 1105 {
+	if err != nil || len(problems) > 0 || p.Copied.Load() != 1106 {
 		t.Fatalf("%d files, %v, %v", p.Copied.Load(), problems, err)
 	}
 	same(t, from, filepath.Join(to, "tree"))
@@ -159,7 +159,7 @@ func TestPushAndPullTrees(t *testing.T) {
 	if p.Bytes.Load() != p.TotalBytes.Load() {
 		t.Errorf("%d of %d bytes", p.Bytes.Load(), p.TotalBytes.Load())
 	}
-	if p, _, err = push(t, Options{}, to, from); err != nil || p.SentBytes.Load() != 0 || p.Kept.Load() != 1105 {
+	if p, _, err = push(t, Options{}, to, from); err != nil || p.SentBytes.Load() != 0 || p.Kept.Load() != 1106 {
 		t.Errorf("a second time: %d bytes sent, %d files kept, %v", p.SentBytes.Load(), p.Kept.Load(), err)
 	}
 }
@@ -246,7 +246,7 @@ func TestResume(t *testing.T) {
 	interrupt := func() {
 		near, far := net.Pipe()
 		served := make(chan struct{})
-		go func() { _ = Serve(far); far.Close(); close(served) }()
+		go func() { _ = Serve(far, nil); far.Close(); close(served) }()
 		if err := Push(&cutConn{near, 3 << 20}, []string{file}, to, Options{}, NewProgress(func(Problem) {})); err == nil {
 			t.Fatal("not interrupted")
 		}
@@ -320,7 +320,7 @@ func TestHostileSender(t *testing.T) {
 	} {
 		near, far := net.Pipe()
 		go func() {
-			s := newStream(far)
+			s := newStream(far, nil)
 			var buf []byte
 			_, _, _ = s.next(&buf)
 			_ = s.send(msgEntry, c)
@@ -350,14 +350,14 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 	near, far := net.Pipe()
 	go func() {
-		s := newStream(far)
+		s := newStream(far, nil)
 		var buf []byte
 		_, _, _ = s.next(&buf)
 		_ = s.send(msgEntry, entry{ID: 1, Kind: isDir, Mode: 0o755})
 		_ = s.send(msgEntry, entry{ID: 2, Path: "way", Kind: isLink, Target: outside})
 		_ = s.send(msgEntry, entry{ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1})
 		_ = s.send(msgBegin, begin{ID: 3})
-		_ = s.sendBytes(msgData, append(make([]byte, headBytes), 'x'))
+		sendBytes(s, "x")
 		_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
 		_ = s.send(msgEnd, struct{}{})
 		_ = s.flush()
@@ -376,10 +376,10 @@ func TestWrongSum(t *testing.T) {
 	for _, sum := range []uint32{crc32.Checksum([]byte("right"), castagnoli), crc32.Checksum([]byte("wrong"), castagnoli)} {
 		dir := t.TempDir()
 		var sent bytes.Buffer
-		s := newStream(&sent)
+		s := newStream(&sent, nil)
 		_ = s.send(msgEntry, entry{ID: 1, Kind: isFile, Mode: 0o644, Size: 5})
 		_ = s.send(msgBegin, begin{ID: 1})
-		_ = s.sendBytes(msgData, append(make([]byte, headBytes), "right"...))
+		sendBytes(s, "right")
 		_ = s.send(msgDone, done{Sum: sum})
 		_ = s.send(msgEnd, struct{}{})
 		_ = s.flush()
@@ -387,7 +387,7 @@ func TestWrongSum(t *testing.T) {
 		if err := runReceiver(newStream(struct {
 			io.Reader
 			io.Writer
-		}{&sent, io.Discard}), request{Names: []string{"x"}, To: dir, Into: true}, p); err != nil {
+		}{&sent, io.Discard}, nil), request{Names: []string{"x"}, To: dir, Into: true}, p); err != nil {
 			t.Fatal(err)
 		}
 		found, _ := os.ReadDir(dir)
@@ -398,7 +398,17 @@ func TestWrongSum(t *testing.T) {
 }
 
 func FuzzReceiver(f *testing.F) {
-	f.Add([]byte{msgEntry, 0, 0, 0, 2, '{', '}', msgEnd, 0, 0, 0, 2, '{', '}'})
+	var whole bytes.Buffer
+	s := newStream(&whole, nil)
+	_ = s.send(msgEntry, entry{ID: 1, Kind: isDir, Mode: 0o755})
+	_ = s.send(msgEntry, entry{ID: 2, Path: "way", Kind: isLink, Target: "/"})
+	_ = s.send(msgEntry, entry{ID: 3, Path: "file", Kind: isFile, Mode: 0o644, Size: 1})
+	_ = s.send(msgBegin, begin{ID: 3})
+	sendBytes(s, "x")
+	_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
+	_ = s.send(msgEnd, struct{}{})
+	_ = s.flush()
+	f.Add(whole.Bytes())
 	f.Add([]byte{msgData, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
@@ -406,92 +416,37 @@ func FuzzReceiver(f *testing.F) {
 			io.Reader
 			io.Writer
 		}{bytes.NewReader(b), io.Discard}
-		_ = runReceiver(newStream(rw), request{Names: []string{"x"}, To: filepath.Join(dir, "to"), Into: true}, NewProgress(func(Problem) {}))
+		_ = runReceiver(newStream(rw, nil), request{Names: []string{"x"}, To: filepath.Join(dir, "to"), Into: true}, NewProgress(func(Problem) {}))
 		if found, _ := os.ReadDir(dir); len(found) != 1 {
 			t.Errorf("%v", found)
 		}
 	})
 }
 
-// The far side of an interrupted copy still has the part, and cuts it short before it notices: what is told to the sender is what is
-// there afterwards.
-func TestPartOfAnother(t *testing.T) {
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if err := os.WriteFile(filepath.Join(dir, partOf("file")), make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	part, err := openPart(root, partOf("file"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	rc := &receiver{root: root, open: map[uint64]*incoming{}, s: newStream(&said)}
-	in := &incoming{entry: entry{ID: 1, Size: 200}, name: "file"}
-	asked := make(chan error)
-	go func() { asked <- rc.ask(in) }()
-	select {
-	case err := <-asked:
-		t.Fatalf("it read a part that another copy writes: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := part.Truncate(10); err != nil {
-		t.Fatal(err)
-	}
-	part.Close()
-	if err := <-asked; err != nil {
-		t.Fatal(err)
-	}
-	defer rc.drop(in, false)
-	if in.offset != 10 {
-		t.Errorf("it has %d bytes of the file, want 10", in.offset)
-	}
+// sendBytes writes some of a file.
+func sendBytes(s *stream, data string) {
+	_, _ = s.w.Write(append([]byte{msgData, 0, 0, 0, byte(len(data))}, data...))
 }
 
-// What has the name of a part and never is the file that it opens does not hold a copy up for ever.
-func TestPartIsLink(t *testing.T) {
+// The part of a file that the sender cannot read on ends before the message in which that showed: what it has is filled up with zeros.
+func TestBrokenOffKeepsWhatWasRead(t *testing.T) {
+	var sent bytes.Buffer
+	s := newStream(&sent, nil)
+	_ = s.send(msgEntry, entry{ID: 1, Kind: isFile, Size: 10, Mode: 0o644})
+	_ = s.send(msgBegin, begin{ID: 1})
+	sendBytes(s, "12345")
+	sendBytes(s, "67\x00")
+	_ = s.send(msgDone, done{Broken: true})
+	_ = s.send(msgEnd, struct{}{})
+	_ = s.flush()
 	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	if err := runReceiver(newStream(struct {
+		io.Reader
+		io.Writer
+	}{&sent, io.Discard}, nil), request{Names: []string{"x"}, To: dir, Into: true}, NewProgress(func(Problem) {})); err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	if err := os.WriteFile(filepath.Join(dir, "other"), []byte("content"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("other", filepath.Join(dir, partOf("file"))); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		if _, err := openPart(root, partOf("file"), os.O_CREATE); err == nil || !strings.Contains(err.Error(), "remove it") || time.Since(start) > 2*lockWait {
-			t.Errorf("after %v: %v, want an error that says what to do", time.Since(start), err)
-		}
-	})
-	if got, err := os.ReadFile(filepath.Join(dir, "other")); err != nil || string(got) != "content" {
-		t.Errorf("%q, %v", got, err)
-	}
-}
-
-// A copy that was killed between giving a part its mode and its name goes on.
-func TestPartOfReadOnlyFile(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "from")
-	if err := os.WriteFile(file, []byte("content"), 0o400); err != nil {
-		t.Fatal(err)
-	}
-	to := filepath.Join(dir, "to")
-	if err := os.WriteFile(partOf(to), []byte("con"), 0o400); err != nil {
-		t.Fatal(err)
-	}
-	if _, problems, err := push(t, Options{}, to, file); err != nil || len(problems) > 0 {
-		t.Fatal(err, problems)
-	}
-	if got, err := os.ReadFile(to); err != nil || string(got) != "content" {
-		t.Errorf("%q, %v", got, err)
+	if b, err := os.ReadFile(filepath.Join(dir, partOf("x"))); string(b) != "12345" {
+		t.Errorf("the part has %q, %v", b, err)
 	}
 }

@@ -51,10 +51,10 @@ func farSide() ssh.Handler {
 		fmt.Fprintln(os.Stderr, "far:", err)
 		os.Exit(1)
 	}
-	return ssh.Handler{One: func(c *stripe.Conn, _ string) error {
+	return ssh.Handler{One: func(c *stripe.Conn, _ string, first []byte) error {
 		defer pid.Close()
 		defer c.Close()
-		return Serve(c)
+		return Serve(c, first)
 	}}
 }
 

@@ -2,17 +2,20 @@ package cp
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"net"
+	"reflect"
 	"sync"
+	"time"
 )
 
-// The two ends speak in messages: kind (1 byte), length of the body (4 bytes, big-endian), body. All bodies are JSON but those of
-// msgData, which are the file's bytes.
+// The two ends speak in messages: kind (1 byte), length of the body (4 bytes, big-endian), body. Bodies are as appendFields makes them,
+// but those of msgData, which are the file's bytes.
 const (
 	msgRequest = 'Q' // near, first: request
 	msgEntry   = 'E' // sender: entry, something there is to copy
@@ -21,18 +24,20 @@ const (
 	msgData    = 'D' // sender: bytes of that file
 	msgDone    = 'F' // sender: done, the file's end
 	msgProblem = 'P' // either: problem, something is not copied, and why
-	msgEnd     = 'Z' // sender: that is all
+	msgEnd     = 'Z' // sender: there are no more entries
 	msgWant    = 'W' // receiver: want, the answer to an entry
 	msgKept    = 'K' // receiver: kept, the entry is as it should be
 	msgBye     = 'Y' // receiver, last
 )
 
 const (
-	maxControl = 64 << 10  // of a JSON body; paths have up to 4096 bytes
+	maxControl = 64 << 10  // of a body; paths have up to 4096 bytes
 	dataBytes  = 128 << 10 // of file in a message
 	headBytes  = 5         // kind and length
 	// readBytes is read ahead: many small messages. The rest of a large one goes where it belongs without another copy.
 	readBytes = 16 << 10
+	// bodyBytes of a file are sent before anything else may be.
+	bodyBytes = 1 << 20
 )
 
 // request says what the near side wants.
@@ -43,6 +48,7 @@ type request struct {
 	To       string   // destination at the far side, if it receives
 	Into     bool     // the destination must be a directory
 	Checksum bool
+	Absent   []bool // near receives: nothing is there by the name of a source, so that no file below it need be asked for
 }
 
 // entry is a file, directory or symbolic link below a source.
@@ -52,9 +58,9 @@ type entry struct {
 	Path   string // below it, with slashes; empty: the source itself
 	Kind   entryKind
 	Mode   uint32 // permission bits
-	Size   int64  `json:",omitempty"`
+	Size   int64
 	MTime  int64  // nanoseconds since 1970
-	Target string `json:",omitempty"` // of a link
+	Target string // of a link
 }
 
 type entryKind string
@@ -73,8 +79,8 @@ type total struct {
 // want asks for a file from an offset on. The receiver has what is before it, if that has the sum.
 type want struct {
 	ID     uint64
-	Offset int64  `json:",omitempty"`
-	Sum    []byte `json:",omitempty"` // SHA-256 of the bytes before the offset
+	Offset int64
+	Sum    []byte // SHA-256 of the bytes before the offset
 }
 
 type begin struct {
@@ -85,7 +91,7 @@ type begin struct {
 // done ends a file: the sum of what was sent of it, or that the sender breaks it off. It has said why.
 type done struct {
 	Sum    uint32 // CRC-32C (RFC 7143, 13.1)
-	Broken bool   `json:",omitempty"`
+	Broken bool
 }
 
 // castagnoli is what CPUs have an instruction for. The sum finds mistakes; TLS keeps others from changing what is sent.
@@ -97,55 +103,126 @@ type kept struct {
 }
 
 type problem struct {
-	ID   uint64 `json:",omitempty"` // of the entry this answers, from the receiver
-	Path string `json:",omitempty"`
-	Why  string `json:",omitempty"` // nothing: the user knows already
-	Fine bool   `json:",omitempty"` // it is no failure: sockets are not copied, for example
-	Ends bool   `json:",omitempty"` // nothing more can be copied: there is no room, for example
+	ID   uint64 // of the entry this answers, from the receiver
+	Path string
+	Why  string // nothing: the user knows already
+	Fine bool   // it is no failure: sockets are not copied, for example
+	Ends bool   // nothing more can be copied: there is no room, for example
 }
 
 // stream reads and writes messages. Writing may be done by several goroutines.
 type stream struct {
-	r  *bufio.Reader
-	mu sync.Mutex
-	w  *bufio.Writer
+	r       *bufio.Reader
+	mu      sync.Mutex
+	w       *bufio.Writer
+	scratch []byte // a message while it is made
+	rw      io.ReadWriter
 }
 
-func newStream(rw io.ReadWriter) *stream {
-	return &stream{r: bufio.NewReaderSize(rw, readBytes), w: bufio.NewWriterSize(rw, dataBytes)}
+// newStream reads first before what comes over rw.
+func newStream(rw io.ReadWriter, first []byte) *stream {
+	return &stream{r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), rw), readBytes), w: bufio.NewWriterSize(rw, dataBytes), rw: rw}
+}
+
+// message makes one in the memory of b.
+func message(b []byte, kind byte, body any) ([]byte, error) {
+	b = appendFields(append(b[:0], make([]byte, headBytes)...), reflect.ValueOf(body))
+	n := len(b) - headBytes
+	if n > maxControl {
+		return b, fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, n, maxControl)
+	}
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[1:], uint32(n))
+	return b, nil
 }
 
 // send writes a message. It may stay in the buffer until flush.
-func (s *stream) send(kind byte, body any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	if len(b) > maxControl {
-		return fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, len(b), maxControl)
-	}
-	return s.sendBytes(kind, append(make([]byte, headBytes, headBytes+len(b)), b...))
-}
-
-// sendBytes writes a message whose body follows headBytes of room. One of dataBytes is not copied to the buffer.
-func (s *stream) sendBytes(kind byte, b []byte) error {
+func (s *stream) send(kind byte, body any) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b[0] = kind
-	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-headBytes))
-	if len(b) > dataBytes {
+	if s.scratch, err = message(s.scratch, kind, body); err != nil {
+		return err
+	}
+	_, err = s.w.Write(s.scratch)
+	return err
+}
+
+// sendData writes messages with n bytes that a file has next. Many go to the connection without another copy.
+func (s *stream) sendData(b *body, n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.n = n
+	if n >= dataBytes {
 		if err := s.w.Flush(); err != nil {
 			return err
 		}
 	}
-	_, err := s.w.Write(b)
+	_, err := s.w.ReadFrom(b)
 	return err
+}
+
+// body makes messages of a file's bytes as it is read.
+type body struct {
+	file     io.Reader
+	progress *Progress
+	sum      uint32 // of the file so far
+	err      error  // why the file has less than was asked for; the message is filled with zeros
+
+	n        int64 // bytes to come
+	head     [headBytes]byte
+	at, size int // in the message, and its size, with head
+}
+
+func (b *body) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if b.at == b.size {
+			if b.n == 0 || b.err != nil {
+				break
+			}
+			b.at, b.size = 0, headBytes+int(min(b.n, dataBytes))
+			b.head[0] = msgData
+			binary.BigEndian.PutUint32(b.head[1:], uint32(b.size-headBytes))
+		}
+		k := 0
+		if b.at < headBytes {
+			k = copy(p[n:], b.head[b.at:])
+		} else {
+			k = min(len(p)-n, b.size-b.at)
+			b.take(p[n : n+k])
+			b.n -= int64(k)
+		}
+		b.at += k
+		n += k
+	}
+	if n == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// take fills p from the file.
+func (b *body) take(p []byte) {
+	n := 0
+	if b.err == nil {
+		n, b.err = io.ReadFull(b.file, p)
+		b.sum = crc32.Update(b.sum, castagnoli, p[:n])
+		b.progress.Bytes.Add(int64(n))
+		b.progress.SentBytes.Add(int64(n))
+	}
+	clear(p[n:])
 }
 
 func (s *stream) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Flush()
+}
+
+// mute ends writing: nobody waits any longer for an other end that may read no more.
+func (s *stream) mute() {
+	if c, ok := s.rw.(net.Conn); ok {
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	}
 }
 
 // idle reports whether the next message is not here yet.
@@ -178,12 +255,4 @@ func ended(err error) error {
 		return errors.New("the other end has gone")
 	}
 	return err
-}
-
-// decode reads the body of a message of a kind.
-func decode[T any](kind byte, body []byte) (v T, err error) {
-	if err = json.Unmarshal(body, &v); err != nil {
-		err = fmt.Errorf("message %q: %w", kind, err)
-	}
-	return v, err
 }

@@ -5,174 +5,125 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// partOf is where a file is written until it is complete: the same name each time, so that the next copy finds it.
-func partOf(name string) string {
-	sum := sha256.Sum256([]byte(path.Base(name)))
-	return path.Join(path.Dir(name), ".plait-part-"+hex.EncodeToString(sum[:12]))
+// part is a file while it is not complete. One copy at a time has it.
+type part struct {
+	*os.File
+	dir  *folder
+	name string // in dir
+	size int64  // when it was opened
 }
 
-// keep notes what is there of a file already.
-func (in *incoming) keep(f *os.File) error {
-	in.offset, in.kept = 0, nil
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotCopied
-	}
-	if err != nil {
-		return err
-	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(f, in.Size))
-	if err == nil && n > 0 {
-		in.offset, in.kept = n, sum.Sum(nil)
-	}
-	return err
+// partOf is what a file is called until it is complete: the same each time, so that the next copy finds it.
+func partOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return ".plait-part-" + hex.EncodeToString(sum[:12])
 }
 
 // lockWait is how long a part may be somebody else's: the far side of an interrupted copy notices within this time.
 const lockWait = 20 * time.Second
 
-// openPart opens a part. Only one copy at a time has it, from before it is read to its end: the far side of an interrupted copy may
+// openPart opens the part of a file. Only one copy at a time has it, from before it is read to its end: the far side of an interrupted copy may
 // cut it short between its reading here and the writing of the rest, and would leave a hole that no sum shows.
-func openPart(dir *os.Root, name string, flags int) (*os.File, error) {
+func openPart(dir *folder, file string, flags int) (*part, error) {
+	name := partOf(file)
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		f, err := dir.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK|flags, 0o600) // nothing is asked of the poller then
-		if errors.Is(err, fs.ErrPermission) && dir.Chmod(name, 0o600) == nil && time.Since(start) < lockWait {
+		f, err := dir.open(name, unix.O_RDWR|flags)
+		switch {
+		case errors.Is(err, fs.ErrPermission) && dir.root.Chmod(dir.path+name, 0o600) == nil && time.Since(start) < lockWait:
 			continue // killed between its mode and its name
-		}
-		if err != nil {
+		case errors.Is(err, unix.ELOOP):
+			return nil, fmt.Errorf("%s is a link and no part of a file; remove it", name)
+		case err != nil:
 			return nil, err
 		}
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && is(dir, f, name) {
-			return f, nil
+		p := &part{File: f, dir: dir, name: name}
+		locked := call("lock", name, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+		if locked == nil && p.isThere() {
+			dir.enter()
+			return p, nil
 		}
 		f.Close()
 		switch {
-		case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
-			return nil, err
+		case locked != nil && !errors.Is(locked, unix.EWOULDBLOCK):
+			return nil, unlocked(locked)
 		case time.Since(start) <= lockWait: // it may be complete, and in its place by now
-		case err == nil:
-			return nil, fmt.Errorf("%s is not the file that is opened by this name; remove it", name)
+		case locked == nil:
+			return nil, fmt.Errorf("%s is no file, or not the one that is opened by this name; remove it", name)
 		default:
 			return nil, errors.New("another copy writes this file now; wait until it has ended")
 		}
 	}
 }
 
-// writeFrom makes the part ready to be written from an offset on.
-func (rc *receiver) writeFrom(in *incoming, at int64) error {
-	dir, name, err := rc.writing.of(rc.root, in.name)
-	if err == nil && in.part == nil {
-		in.part, err = openPart(dir, partOf(name), os.O_CREATE)
-	}
-	if err != nil {
-		return err
-	}
-	if info, err := in.part.Stat(); err != nil || info.Size() == at {
-		return err // a new file that is cut all the same is written to disk when it is closed: ext4 takes it for one that is replaced
-	}
-	return in.part.Truncate(at)
-}
-
-// is reports whether a name still is the file that was opened by it.
-func is(dir *os.Root, f *os.File, name string) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := dir.Lstat(name)
-	return err == nil && os.SameFile(a, b)
-}
-
-// drop closes a part, and removes one that is of no use.
-func (rc *receiver) drop(in *incoming, useless bool) {
-	if in.part == nil {
-		return
-	}
-	if info, err := in.part.Stat(); useless || err == nil && info.Size() == 0 {
-		_ = rc.root.Remove(partOf(in.name))
-	}
-	in.part.Close()
-	in.part = nil
-}
-
-// written reports what went wrong with earlier writes: network file systems tell that there is no room when a file is closed. It is a duplicate
-// that is closed, because the part's lock must hold until it has its name.
-func written(f *os.File) error {
-	fd, err := syscall.Dup(int(f.Fd()))
-	if err == nil {
-		err = syscall.Close(fd)
+// unlocked is why a part cannot be locked.
+func unlocked(err error) error {
+	if errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w (%w)", errNoLocks, err)
 	}
 	return err
 }
 
-// commit gives a complete file its mode, time and name.
-func (rc *receiver) commit(in *incoming) error {
-	mode, at := fs.FileMode(in.Mode), time.Unix(0, in.MTime)
-	if in.adopt {
-		rc.drop(in, true)
-		if err := rc.root.Chmod(in.name, mode); err != nil {
-			return err
-		}
-		return rc.root.Chtimes(in.name, time.Time{}, at)
+// isThere notes the part's size and reports whether its name still is that of the file that was opened by it.
+func (p *part) isThere() bool {
+	var opened unix.Stat_t
+	if err := call("stat", p.name, func() error { return unix.Fstat(int(p.Fd()), &opened) }); err != nil {
+		return false
 	}
-	dir, name, err := rc.writing.of(rc.root, in.name)
-	if err != nil {
-		return err
+	p.size = opened.Size
+	named, err := p.dir.stat(p.name)
+	return err == nil && named.Dev == opened.Dev && named.Ino == opened.Ino && named.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// release closes the part.
+func (p *part) release() {
+	p.Close()
+	p.dir.leave()
+}
+
+// drop closes a part that is not complete, for the next copy to go on with, and removes one that is of no use.
+func (p *part) drop(useless bool) {
+	if info, err := p.Stat(); useless || err == nil && info.Size() == 0 {
+		_ = p.dir.remove(p.name)
 	}
-	part := partOf(name)
-	if err = written(in.part); err == nil {
-		err = in.part.Chmod(mode)
+	p.release()
+}
+
+// cut makes the part end at an offset.
+func (p *part) cut(at int64) error {
+	if p.size == at {
+		return nil // a new file that is cut all the same is written to disk when it is closed: ext4 takes it for one that is replaced
+	}
+	return p.Truncate(at)
+}
+
+// complete gives a part that is all of a file its mode, time and name.
+func (p *part) complete(e entry, name string) error {
+	err := written(p.File, e)
+	if err == nil {
+		err = p.dir.setTime(p.name, e.MTime)
 	}
 	if err == nil {
-		err = dir.Chtimes(part, time.Time{}, at)
+		err = p.dir.rename(p.name, name)
+	}
+	return err
+}
+
+// written gives a file its mode and reports what went wrong with earlier writes: network file systems tell that there is no room when a file is
+// closed. It is a duplicate that is closed, because a part's lock must hold until it has its name.
+func written(f *os.File, e entry) error {
+	fd, err := unix.Dup(int(f.Fd()))
+	if err == nil {
+		err = unix.Close(fd)
 	}
 	if err == nil {
-		err = dir.Rename(part, name)
+		err = f.Chmod(fs.FileMode(e.Mode))
 	}
-	if err != nil {
-		return err
-	}
-	in.part.Close()
-	in.part = nil
-	return nil
-}
-
-// folder is the directory that was used last: the next file is most likely in it, too.
-type folder struct {
-	path string
-	dir  *os.Root
-}
-
-// of opens the directory of a name below root, and says what the name is there.
-func (f *folder) of(root *os.Root, name string) (*os.Root, string, error) {
-	at, base := path.Split(name)
-	if at == "" {
-		return root, base, nil
-	}
-	if f.dir != nil && f.path == at {
-		return f.dir, base, nil
-	}
-	f.close()
-	dir, err := root.OpenRoot(at)
-	if err != nil {
-		return nil, "", err
-	}
-	f.path, f.dir = at, dir
-	return dir, base, nil
-}
-
-func (f *folder) close() {
-	if f.dir != nil {
-		f.dir.Close()
-		f.dir = nil
-	}
+	return err
 }

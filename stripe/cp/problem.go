@@ -21,6 +21,8 @@ func (p *Progress) tell(problem Problem) {
 	if !problem.Fine {
 		p.failures.Add(1)
 	}
+	p.telling.Lock()
+	defer p.telling.Unlock()
 	p.onProblem(problem)
 }
 
@@ -36,6 +38,7 @@ var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")
 	errVanished  = errors.New("was removed since the copy began")
+	errNoLocks   = errors.New("the file system has no locks")
 )
 
 // advice is the cause of an error and what to do. need is what must be allowed.
@@ -47,11 +50,16 @@ func advice(err error, need string) string {
 		return cause(err) + "; the user who copies must be allowed to " + need
 	case errors.Is(err, syscall.EROFS):
 		return cause(err) + "; copy to another directory"
+	case errors.Is(err, errNoLocks):
+		return cause(err) + "; they keep two copies from writing one file. Mount it with locks (NFS: run rpc.statd, or nolock; Lustre: flock), or copy to another file system"
 	}
 	return cause(err)
 }
 
-// full reports whether an error is a want of room, which other files would meet, too.
+// hopeless reports whether other files would meet an error, too.
+func hopeless(err error) bool { return full(err) || errors.Is(err, errNoLocks) }
+
+// full reports whether an error is a want of room.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // absent says so of a directory that is needed.

@@ -1,15 +1,16 @@
 package cp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -18,35 +19,29 @@ type receiver struct {
 	s        *stream
 	root     *os.Root
 	names    []string // of the sources, below root
+	absent   []bool   // there was nothing of a source
 	checksum bool
 	progress *Progress
+	ended    bool // there are no more entries
 
 	open    map[uint64]*incoming // files that are wanted
 	current *incoming            // the one whose data comes
 	dirs    []entry              // whose modes and times are set at the end
 	fresh   map[string]bool      // directories that were made: there is nothing in them to go on from
 	lost    string               // the last directory that could not be made
-	asking  folder               // of the last entry
-	writing folder               // of the last file that came
+	asking  lastFolder           // of the last entry
+	writing lastFolder           // of the last file that came
 	lastID  uint64
-}
 
-// incoming is a file that is wanted.
-type incoming struct {
-	entry
-	name   string // below root
-	offset int64
-	kept   []byte // SHA-256 of the offset bytes that are there of it already
-	adopt  bool   // what is there is the destination itself, not a part
-	part   *os.File
-	at     int64
-	sum    uint32 // of what came
-	failed bool   // the sender has been told; what still comes of it is dropped
+	arrived []*incoming // the next batch
+	held    int         // bytes of it in memory
+	batches chan []*incoming
+	failed  chan error // what ends everything, whoever meets it first
 }
 
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
-	rc := &receiver{s: s, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, fresh: map[string]bool{}}
+	rc := &receiver{s: s, absent: r.Absent, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, fresh: map[string]bool{}}
 	var err error
 	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
 		return rc.end(r.To, err)
@@ -54,31 +49,8 @@ func runReceiver(s *stream, r request, p *Progress) error {
 	defer rc.root.Close()
 	defer rc.asking.close()
 	defer rc.writing.close()
-	defer func() {
-		for _, in := range rc.open {
-			rc.drop(in, false)
-		}
-		if rc.current != nil {
-			rc.drop(rc.current, false)
-		}
-	}()
-	var buf []byte
-	for {
-		if s.idle() {
-			if err := s.flush(); err != nil {
-				return err
-			}
-		}
-		kind, body, err := s.next(&buf)
-		if err != nil {
-			return err
-		}
-		if kind == msgEnd {
-			break
-		}
-		if err := rc.take(kind, body); err != nil {
-			return err
-		}
+	if err := rc.takeAll(); err != nil {
+		return err
 	}
 	if err := rc.finishDirs(); err != nil {
 		return err
@@ -89,12 +61,63 @@ func runReceiver(s *stream, r request, p *Progress) error {
 	return s.flush()
 }
 
+// takeAll does what the sender says until that is all. What has come is stored then.
+func (rc *receiver) takeAll() (err error) {
+	rc.batches, rc.failed = make(chan []*incoming, storers), make(chan error, 1)
+	var storing sync.WaitGroup
+	for range storers {
+		storing.Go(rc.runStore)
+	}
+	defer func() {
+		if err != nil {
+			rc.s.mute()
+		}
+		rc.pass()
+		close(rc.batches)
+		storing.Wait()
+		close(rc.failed)
+		failed := <-rc.failed
+		if err == nil || errors.As(failed, new(*endedError)) { // why there is no going on says more than that the sender has gone since
+			err = cmp.Or(failed, err)
+		}
+		if rc.current != nil {
+			rc.current.drop(false)
+		}
+		for _, in := range rc.open {
+			in.drop(false)
+		}
+	}()
+	var buf []byte
+	for !rc.ended || len(rc.open) > 0 || rc.current != nil {
+		if rc.s.idle() {
+			rc.pass()
+			if err := rc.s.flush(); err != nil {
+				return err
+			}
+		}
+		kind, body, err := rc.s.next(&buf)
+		if err != nil || len(rc.failed) > 0 {
+			return err
+		}
+		if err := rc.take(kind, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // end ends the copy, and says why.
 func (rc *receiver) end(path string, err error) error {
 	why := advice(err, "write there")
 	_ = rc.s.send(msgProblem, problem{Path: path, Why: why, Ends: true})
 	_ = rc.s.flush()
-	return &endedError{path, why, false}
+	ended := &endedError{path, why, false}
+	select {
+	case rc.failed <- ended:
+	default: // an earlier one, or nothing is stored yet
+	}
+	rc.s.mute()
+	return ended
 }
 
 // place opens the directory to write below, and gives the sources their names in it, as cp(1) does.
@@ -140,6 +163,9 @@ func (rc *receiver) take(kind byte, body []byte) error {
 		t, err := decode[total](kind, body)
 		rc.progress.total(t)
 		return err
+	case msgEnd:
+		rc.ended = true
+		return nil
 	case msgProblem:
 		p, err := decode[problem](kind, body)
 		rc.progress.tell(Problem{p.Path, p.Why, p.Fine, true})
@@ -171,6 +197,9 @@ func (rc *receiver) takeEntry(e entry) error {
 	name := path.Join(rc.names[e.Source], e.Path)
 	e.Mode &= 0o777
 	if rc.lost != "" && strings.HasPrefix(name, rc.lost+"/") {
+		if e.Kind == isFile && isAbsent(rc.absent, e) {
+			rc.open[e.ID] = &incoming{entry: e, name: name, failed: true} // it comes unasked
+		}
 		return rc.leave(e)
 	}
 	var err error
@@ -195,7 +224,7 @@ func (rc *receiver) takeEntry(e entry) error {
 // refuse says that an entry is not copied, or ends the copy if nothing more can be.
 func (rc *receiver) refuse(e entry, name string, err error) error {
 	file := filepath.Join(rc.root.Name(), name)
-	if full(err) {
+	if hopeless(err) {
 		return rc.end(file, err)
 	}
 	why := advice(err, "write there")
@@ -273,125 +302,4 @@ func (rc *receiver) makeLink(name string, e entry) error {
 		}
 	}
 	return rc.root.Symlink(e.Target, name)
-}
-
-// ask says what is needed of a file: nothing, the rest, or all of it.
-func (rc *receiver) ask(in *incoming) error {
-	if rc.fresh[path.Dir(in.name)] {
-		rc.open[in.ID] = in
-		return rc.s.send(msgWant, want{ID: in.ID})
-	}
-	dir, name, err := rc.asking.of(rc.root, in.name)
-	if err != nil {
-		return rc.refuse(in.entry, in.name, err)
-	}
-	if in.part, err = openPart(dir, partOf(name), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return rc.refuse(in.entry, in.name, err)
-	}
-	info, err := dir.Lstat(name)
-	switch {
-	case err == nil && info.IsDir():
-		rc.drop(in, false)
-		return rc.refuse(in.entry, in.name, errors.New("a directory is in the way of a file"))
-	case err == nil && info.Mode().IsRegular() && info.Size() == in.Size && !rc.checksum && info.ModTime().UnixNano() == in.MTime:
-		rc.drop(in, true)
-		if info.Mode().Perm() != fs.FileMode(in.Mode) {
-			if err := dir.Chmod(name, fs.FileMode(in.Mode)); err != nil {
-				return rc.refuse(in.entry, in.name, err)
-			}
-		}
-		rc.progress.settle(before, in.Size)
-		return rc.s.send(msgKept, kept{in.ID, true})
-	}
-	if err == nil && rc.checksum && info.Mode().IsRegular() && info.Size() == in.Size {
-		if there, err := dir.Open(name); err == nil {
-			in.adopt = in.keep(there) == nil && in.offset == in.Size
-			there.Close()
-		}
-	}
-	if !in.adopt {
-		in.offset, in.kept = 0, nil
-	}
-	if !in.adopt && in.part != nil {
-		if err := in.keep(in.part); err != nil {
-			rc.drop(in, false)
-			return rc.refuse(in.entry, in.name, err)
-		}
-	}
-	rc.open[in.ID] = in
-	return rc.s.send(msgWant, want{in.ID, in.offset, in.kept})
-}
-
-// begin opens the part of the file whose data follows.
-func (rc *receiver) begin(b begin) error {
-	in := rc.open[b.ID]
-	if in == nil || rc.current != nil || b.Offset != 0 && b.Offset != in.offset {
-		return fmt.Errorf("%w: data of entry %d from %d", errBroken, b.ID, b.Offset)
-	}
-	delete(rc.open, b.ID)
-	rc.current = in
-	in.at = b.Offset
-	rc.progress.Bytes.Add(b.Offset)
-	if in.adopt = in.adopt && b.Offset == in.Size; in.adopt {
-		return nil
-	}
-	if err := rc.writeFrom(in, in.at); err != nil {
-		return rc.give(in, err)
-	}
-	return nil
-}
-
-// give gives a file up.
-func (rc *receiver) give(in *incoming, err error) error {
-	in.failed = true
-	if err := rc.refuse(in.entry, in.name, err); err != nil {
-		return err
-	}
-	return rc.s.flush() // the sender stops sending it
-}
-
-// data writes some of the current file.
-func (rc *receiver) data(b []byte) error {
-	in := rc.current
-	if in == nil || in.at+int64(len(b)) > in.Size {
-		return fmt.Errorf("%w: more data than the file has", errBroken)
-	}
-	at := in.at
-	in.at += int64(len(b))
-	rc.progress.Bytes.Add(int64(len(b)))
-	rc.progress.SentBytes.Add(int64(len(b)))
-	if in.failed {
-		return nil
-	}
-	in.sum = crc32.Update(in.sum, castagnoli, b)
-	if _, err := in.part.WriteAt(b, at); err != nil {
-		return rc.give(in, err)
-	}
-	return nil
-}
-
-// done verifies the current file and puts it in its place.
-func (rc *receiver) done(d done) error {
-	in := rc.current
-	if in == nil {
-		return fmt.Errorf("%w: the end of no file", errBroken)
-	}
-	rc.current = nil
-	if in.failed || d.Broken {
-		rc.drop(in, false)
-		if in.failed {
-			return nil
-		}
-		return rc.leave(in.entry)
-	}
-	if in.at != in.Size || in.sum != d.Sum {
-		rc.drop(in, true)
-		return rc.refuse(in.entry, in.name, errors.New("its content is not what was sent; run the same command again"))
-	}
-	if err := rc.commit(in); err != nil {
-		rc.drop(in, false)
-		return rc.refuse(in.entry, in.name, err)
-	}
-	rc.progress.settle(copied, in.Size)
-	return rc.s.send(msgKept, kept{ID: in.ID})
 }

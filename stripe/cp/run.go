@@ -71,6 +71,16 @@ func operand(arg string) (host, path string) {
 
 // Run copies, and tells out how it goes.
 func (j Job) Run(ctx context.Context, out Reporter) error {
+	var ask request
+	if j.Pull {
+		var err error
+		if ask, err = asked(j.Sources, j.To, j.Options); err != nil {
+			return err
+		}
+		if j.SSH.First, err = message(nil, msgRequest, ask); err != nil {
+			return err
+		}
+	}
 	conn, err := ssh.Dial(ctx, j.Host, j.SSH)
 	if err != nil {
 		return err
@@ -86,7 +96,7 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	ended, reported := make(chan struct{}), make(chan struct{})
 	go func() { defer close(reported); watch(conn.Conn, p, out, ended) }()
 	if j.Pull {
-		err = Pull(conn, j.Sources, j.To, j.Options, p)
+		err = receiveAll(newStream(conn, nil), ask, j.To, p)
 	} else {
 		err = Push(conn, j.Sources, j.To, j.Options, p)
 	}

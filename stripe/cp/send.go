@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -22,14 +21,21 @@ const maxOpen = 1024
 type sender struct {
 	s        *stream
 	sources  []string
+	absent   []bool // there is nothing of a source at the receiver
 	progress *Progress
 
 	mu      sync.Mutex
 	changed sync.Cond
 	open    map[uint64]offered // entries without a final answer
-	wanted  []want
+	wanted  []wanted
 	walked  bool  // there are no more entries
 	err     error // ends everything
+}
+
+// wanted is a file to send.
+type wanted struct {
+	want
+	unasked bool // there is nothing of it at the receiver, which waits for it
 }
 
 // offered is an entry and where it is.
@@ -39,10 +45,9 @@ type offered struct {
 }
 
 // runSender copies the sources to the receiver at the other end.
-func runSender(s *stream, sources []string, p *Progress) error {
-	se := &sender{s: s, sources: sources, progress: p, open: map[uint64]offered{}}
+func runSender(s *stream, sources []string, absent []bool, p *Progress) error {
+	se := &sender{s: s, sources: sources, absent: absent, progress: p, open: map[uint64]offered{}}
 	se.changed.L = &se.mu
-	go se.runCount()
 	go se.runWalk()
 	heard := make(chan error, 1)
 	go func() {
@@ -51,12 +56,6 @@ func runSender(s *stream, sources []string, p *Progress) error {
 		heard <- err
 	}()
 	err := se.runData()
-	if err == nil {
-		err = s.send(msgEnd, struct{}{})
-	}
-	if err == nil {
-		err = s.flush()
-	}
 	if err == nil {
 		return <-heard
 	}
@@ -82,6 +81,9 @@ func (se *sender) fail(err error) {
 func (se *sender) runHear() error {
 	var buf []byte
 	for {
+		if se.s.idle() {
+			se.changed.Broadcast() // the others see to all that has been said at once
+		}
 		kind, body, err := se.s.next(&buf)
 		if err != nil {
 			return err
@@ -93,9 +95,8 @@ func (se *sender) runHear() error {
 				return err
 			}
 			se.mu.Lock()
-			se.wanted = append(se.wanted, w)
-			excess := len(se.wanted) > maxOpen
-			se.changed.Broadcast()
+			se.wanted = append(se.wanted, wanted{w, false})
+			excess := len(se.wanted) > 2*maxOpen
 			se.mu.Unlock()
 			if excess {
 				return errBroken
@@ -138,7 +139,6 @@ func (se *sender) settle(id uint64, how outcome) error {
 	se.mu.Lock()
 	o, ok := se.open[id]
 	delete(se.open, id)
-	se.changed.Broadcast()
 	se.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("%w: an answer to nothing", errBroken)
@@ -179,7 +179,6 @@ func (p *Progress) settle(how outcome, size int64) {
 
 // runData sends the files that are wanted until there are no more.
 func (se *sender) runData() error {
-	buf := make([]byte, headBytes+dataBytes)
 	for {
 		se.mu.Lock()
 		if len(se.wanted) == 0 {
@@ -199,19 +198,26 @@ func (se *sender) runData() error {
 		}
 		w := se.wanted[0]
 		se.wanted = se.wanted[1:]
+		se.changed.Broadcast()
 		o, ok := se.open[w.ID]
 		se.mu.Unlock()
+		if !ok && w.unasked { // the receiver has refused it since
+			if err := errors.Join(se.s.send(msgBegin, begin{ID: w.ID}), se.s.send(msgDone, done{Broken: true})); err != nil {
+				return err
+			}
+			continue
+		}
 		if !ok || o.Kind != isFile || w.Offset < 0 || w.Offset > o.Size {
 			return fmt.Errorf("%w: it wants what was not offered", errBroken)
 		}
-		if err := se.sendFile(o, w, buf); err != nil {
+		if err := se.sendFile(o, w.want); err != nil {
 			return err
 		}
 	}
 }
 
 // sendFile sends one file. What goes wrong with the file is told; an error is the connection's.
-func (se *sender) sendFile(o offered, w want, buf []byte) error {
+func (se *sender) sendFile(o offered, w want) error {
 	f, err := o.open()
 	if err != nil {
 		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
@@ -231,32 +237,22 @@ func (se *sender) sendFile(o offered, w want, buf []byte) error {
 		return err
 	}
 	se.progress.Bytes.Add(from)
-	left, sum := o.Size-from, uint32(0)
-	for left > 0 {
+	b := body{file: f, progress: se.progress}
+	for left := o.Size - from; left > 0 && b.err == nil; left -= bodyBytes {
 		if !se.isOpen(w.ID) { // the receiver has given it up
 			return se.s.send(msgDone, done{Broken: true})
 		}
-		n, err := f.Read(buf[headBytes:min(headBytes+left, int64(len(buf)))])
-		if n > 0 {
-			sum = crc32.Update(sum, castagnoli, buf[headBytes:headBytes+n])
-			left -= int64(n)
-			if err := se.s.sendBytes(msgData, buf[:headBytes+n]); err != nil {
-				return err
-			}
-			se.progress.Bytes.Add(int64(n))
-			se.progress.SentBytes.Add(int64(n))
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return se.abandon(o, err)
+		if err := se.s.sendData(&b, min(left, bodyBytes)); err != nil {
+			return err
 		}
 	}
-	if info, err := f.Stat(); err != nil || left > 0 || !o.is(info) {
+	if b.err != nil && !errors.Is(b.err, io.EOF) && !errors.Is(b.err, io.ErrUnexpectedEOF) {
+		return se.abandon(o, b.err)
+	}
+	if info, err := f.Stat(); err != nil || b.err != nil || !o.is(info) {
 		return se.abandon(o, errChanged)
 	}
-	return se.s.send(msgDone, done{Sum: sum})
+	return se.s.send(msgDone, done{Sum: b.sum})
 }
 
 func (se *sender) isOpen(id uint64) bool {

@@ -3,7 +3,7 @@ package cp
 import (
 	"bytes"
 	"errors"
-
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -83,12 +83,22 @@ func TestDiskFull(t *testing.T) {
 	if !inside(t, 0) {
 		return
 	}
+	large, small := map[string]int{"a": 1 << 20, "b": 3 << 20, "c/d": 100, "e": 1 << 20}, map[string]int{}
+	for i := range 40 {
+		small[fmt.Sprint("b", i)] = 100 << 10
+	}
+	for what, files := range map[string]map[string]int{"large": large, "small": small} {
+		t.Run(what, func(t *testing.T) { diskFull(t, files) })
+	}
+}
+
+func diskFull(t *testing.T, files map[string]int) {
 	from, disk := filepath.Join(t.TempDir(), "from"), t.TempDir()
 	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=3m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(disk, 0) })
-	for name, n := range map[string]int{"a": 1 << 20, "b": 3 << 20, "c/d": 100, "e": 1 << 20} {
+	for name, n := range files {
 		write(t, filepath.Join(from, name), string(random8(n)))
 	}
 	for way, run := range map[string]func() (*Progress, []Problem, error){
@@ -260,7 +270,7 @@ func TestSourceChanges(t *testing.T) {
 			file, copied := filepath.Join(from, "file"), filepath.Join(to, "from/file")
 			write(t, file, string(was))
 			near, far := net.Pipe()
-			go func() { _ = Serve(far); far.Close() }()
+			go func() { _ = Serve(far, nil); far.Close() }()
 			var problems []Problem
 			changed := false
 			change := &whenConn{Conn: near, after: c.after, do: func() {

@@ -5,9 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
-// runCount tells how much there is, as soon as it is known.
+// countAfter is how long the walk may take before everything is counted apart from it.
+const countAfter = time.Second
+
+// runCount tells how much there is while the walk, which waits for the receiver's answers, is not at its end.
 func (se *sender) runCount() {
 	var t total
 	for _, source := range se.sources {
@@ -21,10 +26,15 @@ func (se *sender) runCount() {
 			return nil
 		})
 	}
+	_ = se.sendTotal(t)
+}
+
+func (se *sender) sendTotal(t total) error {
 	se.progress.total(t)
-	if se.s.send(msgTotal, t) == nil {
-		_ = se.s.flush()
+	if err := se.s.send(msgTotal, t); err != nil {
+		return err
 	}
+	return se.s.flush()
 }
 
 func (p *Progress) total(t total) {
@@ -38,31 +48,29 @@ func follow(source string) string {
 	if to, err := filepath.EvalSymlinks(source); err == nil {
 		return to
 	}
-	return source
+	return filepath.Clean(source)
 }
 
 // runWalk offers everything there is, as fast as the receiver answers.
 func (se *sender) runWalk() {
-	id := uint64(0)
+	defer time.AfterFunc(countAfter, se.runCount).Stop()
+	id, t := uint64(0), total{}
 	for i, source := range se.sources {
 		top := follow(source)
 		err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-			rel, relErr := filepath.Rel(top, file)
-			if rel == "." {
-				rel = ""
-			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return se.tell(file, err)
-			case relErr != nil:
-				return se.tell(file, relErr)
 			}
 			id++
 			e, err := describe(file, d)
 			if err != nil {
 				return se.tell(file, err)
 			}
-			e.ID, e.Source, e.Path = id, i, filepath.ToSlash(rel)
+			if e.Kind == isFile {
+				t.Files++
+				t.Bytes += e.Size
+			}
+			e.ID, e.Source, e.Path = id, i, below(top, file)
 			return se.offer(offered{e, file})
 		})
 		if err != nil {
@@ -70,11 +78,28 @@ func (se *sender) runWalk() {
 			return
 		}
 	}
-	err := se.s.flush()
+	err := se.sendTotal(t)
+	if err == nil {
+		err = se.s.send(msgEnd, struct{}{})
+	}
+	if err == nil {
+		err = se.s.flush()
+	}
 	se.mu.Lock()
 	se.walked = true
 	se.mu.Unlock()
 	se.fail(err)
+}
+
+// below is what the walk from top added to it for a file.
+func below(top, file string) string {
+	switch {
+	case file == top:
+		return ""
+	case top == ".": // the walk leaves it out
+		return file
+	}
+	return strings.TrimPrefix(file[len(top):], "/")
 }
 
 // describe makes the entry of a file.
@@ -108,14 +133,15 @@ func (se *sender) tell(file string, err error) error {
 // offer sends an entry when few enough are open.
 func (se *sender) offer(o offered) error {
 	se.mu.Lock()
-	if len(se.open) >= maxOpen {
+	full := func() bool { return len(se.open) >= maxOpen || len(se.wanted) >= maxOpen } // a refused file that comes unasked is in wanted only
+	if full() {
 		se.mu.Unlock()
 		if err := se.s.flush(); err != nil {
 			return err
 		}
 		se.mu.Lock()
 	}
-	for len(se.open) >= maxOpen && se.err == nil {
+	for full() && se.err == nil {
 		se.changed.Wait()
 	}
 	err := se.err
@@ -127,8 +153,17 @@ func (se *sender) offer(o offered) error {
 	if err := se.s.send(msgEntry, o.entry); err != nil {
 		return err
 	}
+	if o.Kind == isFile && isAbsent(se.absent, o.entry) {
+		se.mu.Lock()
+		se.wanted = append(se.wanted, wanted{want{ID: o.ID}, true})
+		se.changed.Broadcast()
+		se.mu.Unlock()
+	}
 	if o.ID%64 == 1 {
 		return se.s.flush()
 	}
 	return nil
 }
+
+// isAbsent reports whether nothing was there of an entry's source.
+func isAbsent(absent []bool, e entry) bool { return e.Source < len(absent) && absent[e.Source] }

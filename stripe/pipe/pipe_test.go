@@ -14,7 +14,7 @@ import (
 // The test binary is also ssh and the far side.
 func TestMain(m *testing.M) {
 	sshtest.Main(m, func() ssh.Handler {
-		return ssh.Handler{One: func(c *stripe.Conn, run string) error { return Serve(c, run) }}
+		return ssh.Handler{One: func(c *stripe.Conn, run string, _ []byte) error { return Serve(c, run) }}
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 
 // Handler does the far side's work on a connection.
 type Handler struct {
-	One  func(c *stripe.Conn, run string) error // with Options.Run of the near side
-	Many func(c net.Conn)                       // for each of many connections
+	One  func(c *stripe.Conn, run string, first []byte) error // with Options.Run and First of the near side
+	Many func(c net.Conn)                                     // for each of many connections
 }
 
 // Serve is the far side: it answers on out what came on in, and handles the connection, or connections. It returns when that is
@@ -36,7 +36,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 		return send(out, answer{Error: err.Error()})
 	}
 	defer l.Close()
-	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier}); err != nil {
+	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier, First: true}); err != nil {
 		return err
 	}
 	orphaned := make(chan struct{})
@@ -44,7 +44,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	if o.Many {
 		return serveMany(l, orphaned, handle.Many)
 	}
-	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, o.Run) })
+	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, o.Run, o.First) })
 }
 
 // serveOne waits for one connection.

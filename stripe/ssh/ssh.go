@@ -41,6 +41,7 @@ type Options struct {
 	Links   map[string]stripe.Policy // links of this host; see stripe.Config
 	Carrier stripe.Carrier           // what paths are made of, at both ends
 	Run     string                   // a shell command the far side is to connect with; "": it copies files
+	First   []byte                   // what the far side's handler has before anything comes over the connection: a round trip less
 	Many    bool                     // the far side takes many connections, and relays each to where it asks for
 }
 
@@ -50,6 +51,7 @@ type offer struct {
 	Listen  string
 	Carrier stripe.Carrier `json:",omitempty"`
 	Run     string
+	First   []byte `json:",omitempty"`
 	Many    bool
 }
 
@@ -57,6 +59,7 @@ type answer struct {
 	Key     stripe.PublicKey
 	Peers   []stripe.Peer
 	Carrier stripe.Carrier `json:",omitempty"` // as offered; a release that knows but one leaves it out
+	First   bool           // offer.First is known
 	Error   string
 }
 
@@ -77,7 +80,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if err := checkLinks(opt.Links); err != nil {
 		return nil, err
 	}
-	command := slices.Clone(opt.Command)
+	command := slices.Clip(slices.Clone(opt.Command)) // two goroutines append to it
 	if len(command) == 0 {
 		command = []string{"ssh"}
 	}
@@ -95,14 +98,19 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
+	name := make(chan stripe.Peer, 1)
+	go func() { name <- named(ctx, command, host) }()
 	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, Many: opt.Many})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, First: opt.First, Many: opt.Many})
 	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
 	if err == nil && a.Carrier != opt.Carrier {
-		err = fmt.Errorf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier)
+		err = refusedError(fmt.Sprintf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier))
+	}
+	if err == nil && len(opt.First) > 0 && !a.First {
+		err = refusedError("it is another release; use the same release of plait at both ends")
 	}
 	if err != nil {
 		f.Close()
@@ -114,7 +122,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
 	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
-	f.peers = withName(ctx, a.Peers, command, host)
+	f.peers = withName(a.Peers, <-name)
 	return f, nil
 }
 
@@ -242,15 +250,21 @@ func send(w io.Writer, v any) error {
 
 // receive reads up to the line with the mark, at most 1 MB of others.
 func receive(r *bufio.Reader, v any) error {
+	var line []byte
 	for read := 0; read < 1<<20; {
-		line, err := r.ReadSlice('\n')
-		read += len(line)
-		if text, ok := bytes.CutPrefix(line, []byte(mark)); ok && err == nil {
-			return json.Unmarshal(text, v)
+		part, err := r.ReadSlice('\n')
+		read += len(part)
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if err != nil {
 			return err
 		}
+		if text, ok := bytes.CutPrefix(line, []byte(mark)); ok {
+			return json.Unmarshal(text, v)
+		}
+		line = line[:0]
 	}
 	return errors.New("only other text came")
 }
@@ -262,27 +276,38 @@ func port(peers []stripe.Peer) uint16 {
 	return 0
 }
 
-// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's.
-func withName(ctx context.Context, peers []stripe.Peer, command []string, host string) []stripe.Peer {
+// named is the host by the address ssh uses, without a port; or nothing, if it is known only behind a jump host.
+func named(ctx context.Context, command []string, host string) (p stripe.Peer) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, command[0], append(command[1:], "-G", "--", host)...).Output()
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], "-G", "--", host)...)
+	cmd.WaitDelay = time.Second // what ssh runs for its configuration may keep the output open
+	out, err := cmd.Output()
 	if err != nil {
-		return peers
+		return p
 	}
-	name := ""
 	for line := range strings.Lines(string(out)) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "hostname "); ok {
-			name = n
+			p.Link = n
 		}
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	if err != nil || len(peers) == 0 {
-		return peers // it may be known only behind a jump host
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.Link)
+	if err != nil {
+		return p
 	}
-	own := stripe.Peer{Link: name}
 	for _, ip := range ips {
-		own.Addrs = append(own.Addrs, netip.AddrPortFrom(ip.Unmap(), port(peers)))
+		p.Addrs = append(p.Addrs, netip.AddrPortFrom(ip.Unmap(), 0))
+	}
+	return p
+}
+
+// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's.
+func withName(peers []stripe.Peer, own stripe.Peer) []stripe.Peer {
+	if len(peers) == 0 || len(own.Addrs) == 0 {
+		return peers
+	}
+	for i, a := range own.Addrs {
+		own.Addrs[i] = netip.AddrPortFrom(a.Addr(), port(peers))
 	}
 	known := slices.ContainsFunc(peers, func(p stripe.Peer) bool {
 		return slices.ContainsFunc(p.Addrs, func(a netip.AddrPort) bool { return slices.Contains(own.Addrs, a) })

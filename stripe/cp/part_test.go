@@ -1,0 +1,185 @@
+package cp
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// folderOf opens a directory below root.
+func folderOf(t *testing.T, root, name string) *folder {
+	t.Helper()
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last lastFolder
+	f, err := last.of(r, filepath.Join(name, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { last.close(); r.Close() })
+	return f
+}
+
+// Somebody puts a link in the place of a directory, or of a file in it, while files are written there. Nothing is written elsewhere.
+func TestFolderIsNotLeft(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "outside/file"), "old")
+	write(t, filepath.Join(dir, "to/in/other"), "")
+	f := folderOf(t, filepath.Join(dir, "to"), "in")
+	if err := errors.Join(os.Rename(filepath.Join(dir, "to/in"), filepath.Join(dir, "to/was")), os.Symlink("../outside", filepath.Join(dir, "to/in")),
+		os.Symlink("../../outside/file", filepath.Join(dir, "to/was/file")), os.Symlink("../../outside/new", filepath.Join(dir, "to/was", partOf("part")))); err != nil {
+		t.Fatal(err)
+	}
+	e := entry{Mode: 0o640, MTime: 5}
+	if err := create(f, "file", e, []byte("new")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over a link: %v", err)
+	}
+	if err := f.setTime("file", 7); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"open":      func() error { _, err := f.open("file", os.O_WRONLY); return err }(),
+		"open part": func() error { _, err := openPart(f, "part", os.O_CREATE); return err }(),
+	} {
+		if err == nil {
+			t.Errorf("%s: follows a link", what)
+		}
+	}
+	for _, name := range []string{"file", "fresh"} {
+		in := &incoming{entry: e, name: "in/" + name, data: []byte("new"), dir: f.enter(), isNew: true}
+		if err := in.store(f.root); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "to/was", name))
+		info, _ := os.Lstat(filepath.Join(dir, "to/was", name))
+		if string(got) != "new" || err != nil || info.Mode() != 0o640 || info.ModTime().UnixNano() != 5 {
+			t.Errorf("%s: %q, %v, %v", name, got, info, err)
+		}
+	}
+	outside, err := os.ReadDir(filepath.Join(dir, "outside"))
+	old, err2 := os.Stat(filepath.Join(dir, "outside/file"))
+	if got, err3 := os.ReadFile(filepath.Join(dir, "outside/file")); len(outside) != 1 || string(got) != "old" || old.ModTime().UnixNano() == 7 || errors.Join(err, err2, err3) != nil {
+		t.Errorf("outside: %v, %q, %v", outside, got, errors.Join(err, err2, err3))
+	}
+	inside, _ := os.ReadDir(filepath.Join(dir, "to/was"))
+	if len(inside) != 4 { // file, fresh, other, and the part that is a link
+		t.Errorf("%v", inside)
+	}
+
+	r, err := os.OpenRoot(filepath.Join(dir, "to"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := new(lastFolder).of(r, "in/file"); err == nil {
+		t.Error("a directory outside is opened")
+	}
+}
+
+// Without locks two copies might write one part: then nothing is copied, and that is said once.
+func TestNoLocks(t *testing.T) {
+	for err, want := range map[error]bool{syscall.ENOLCK: true, syscall.ENOSYS: true, syscall.EOPNOTSUPP: true, syscall.EIO: false} {
+		var said bytes.Buffer
+		dir := t.TempDir()
+		rc := &receiver{s: newStream(&said, nil), root: folderOf(t, dir, "").root, progress: NewProgress(func(Problem) {})}
+		ended := rc.refuse(entry{ID: 1, Kind: isFile}, "file", unlocked(&fs.PathError{Op: "lock", Err: err}))
+		if (ended != nil) != want || want && !strings.Contains(ended.Error(), "copy to another file system") {
+			t.Errorf("%v: the copy ends with %v", err, ended)
+		}
+	}
+}
+
+// The far side of an interrupted copy still has the part, and cuts it short before it notices: what is told to the sender is what is
+// there afterwards.
+func TestPartOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, partOf("file")), make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder := folderOf(t, dir, "")
+	part, err := openPart(folder, "file", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	rc := &receiver{root: folder.root, open: map[uint64]*incoming{}, s: newStream(&said, nil)}
+	in := &incoming{entry: entry{ID: 1, Size: 200}, name: "file"}
+	asked := make(chan error)
+	go func() { asked <- rc.ask(in) }()
+	select {
+	case err := <-asked:
+		t.Fatalf("it read a part that another copy writes: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := part.Truncate(10); err != nil {
+		t.Fatal(err)
+	}
+	part.release()
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	defer in.drop(false)
+	if in.offset != 10 {
+		t.Errorf("it has %d bytes of the file, want 10", in.offset)
+	}
+}
+
+// What has the name of a part and is a link is not followed.
+func TestPartIsLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "other"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("other", filepath.Join(dir, partOf("file"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openPart(folderOf(t, dir, ""), "file", os.O_CREATE); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("%v, want an error that says what to do", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "other")); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// What has the name of a part and is never a file does not hold a copy up for ever.
+func TestPartIsPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, partOf("file")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder := folderOf(t, dir, "")
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		if _, err := openPart(folder, "file", os.O_CREATE); err == nil || !strings.Contains(err.Error(), "remove it") || time.Since(start) > 2*lockWait {
+			t.Errorf("after %v: %v, want an error that says what to do", time.Since(start), err)
+		}
+	})
+}
+
+// A copy that was killed between giving a part its mode and its name goes on.
+func TestPartOfReadOnlyFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "from")
+	if err := os.WriteFile(file, []byte("content"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, "to")
+	if err := os.WriteFile(filepath.Join(dir, partOf("to")), []byte("con"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err := push(t, Options{}, to, file); err != nil || len(problems) > 0 {
+		t.Fatal(err, problems)
+	}
+	if got, err := os.ReadFile(to); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
