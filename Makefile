@@ -33,7 +33,7 @@ demo: build ## Install what is needed, run the showcase, write a report
 test: build ## Run all tests: pure ones, then with namespaces and virtual machines
 	@scripts/bootstrap lab test
 	$(GO) test ./...
-	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 40m ./... | $(GO) run ./internal/skips .ci/allowed-skips
+	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
 reproduce: build ## Run every experiment and write one report; interrupted, go on
 	@scripts/bootstrap lab
@@ -41,7 +41,7 @@ reproduce: build ## Run every experiment and write one report; interrupted, go o
 
 bench: build ## Run the benchmarks
 	@scripts/bootstrap lab test bench
-	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 40m ./...
+	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 70m ./...
 
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 	@scripts/bootstrap go
