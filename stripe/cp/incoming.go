@@ -58,14 +58,14 @@ func (rc *receiver) ask(in *incoming) error {
 				return rc.refuse(in.entry, in.name, err)
 			}
 			rc.progress.settle(before, in.Size)
-			return rc.s.send(msgKept, kept{in.ID, true})
+			return rc.s.send(msgKept, kept{ID: in.ID, Before: true})
 		}
 	}
 	rc.open[in.ID] = in
 	if isAbsent(rc.absent, in.entry) {
 		return nil // it comes unasked
 	}
-	return rc.s.send(msgWant, want{in.ID, in.offset, in.kept})
+	return rc.s.send(msgWant, want{ID: in.ID, Offset: in.offset, Sum: in.kept})
 }
 
 // look reports whether a file is there already, and notes what is there of it.

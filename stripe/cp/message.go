@@ -9,12 +9,13 @@ import (
 	"hash/crc32"
 	"io"
 	"net"
-	"reflect"
 	"sync"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 )
 
-// The two ends speak in messages: kind (1 byte), length of the body (4 bytes, big-endian), body. Bodies are as appendFields makes them,
+// The two ends speak in messages: kind (1 byte), length of the body (4 bytes, big-endian), body. Bodies are arrays of CBOR (RFC 8949),
 // but those of msgData, which are the file's bytes.
 const (
 	msgRequest = 'Q' // near, first: request
@@ -42,6 +43,7 @@ const (
 
 // request says what the near side wants.
 type request struct {
+	_        struct{} `cbor:",toarray"`
 	Send     bool     // the far side is the sender
 	Sources  []string // paths at the far side, if it sends
 	Names    []string // what each source is called in the destination
@@ -53,6 +55,7 @@ type request struct {
 
 // entry is a file, directory or symbolic link below a source.
 type entry struct {
+	_      struct{} `cbor:",toarray"`
 	ID     uint64
 	Source int    // index of the source
 	Path   string // below it, with slashes; empty: the source itself
@@ -72,25 +75,29 @@ const (
 )
 
 type total struct {
+	_     struct{} `cbor:",toarray"`
 	Files uint64
 	Bytes int64
 }
 
 // want asks for a file from an offset on. The receiver has what is before it, if that has the sum.
 type want struct {
+	_      struct{} `cbor:",toarray"`
 	ID     uint64
 	Offset int64
 	Sum    []byte // SHA-256 of the bytes before the offset
 }
 
 type begin struct {
+	_      struct{} `cbor:",toarray"`
 	ID     uint64
 	Offset int64 // 0, or the one wanted
 }
 
 // done ends a file: the sum of what was sent of it, or that the sender breaks it off. It has said why.
 type done struct {
-	Sum    uint32 // CRC-32C (RFC 7143, 13.1)
+	_      struct{} `cbor:",toarray"`
+	Sum    uint32   // CRC-32C (RFC 7143, 13.1)
 	Broken bool
 }
 
@@ -98,12 +105,14 @@ type done struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 type kept struct {
+	_      struct{} `cbor:",toarray"`
 	ID     uint64
 	Before bool // it was there before: nothing was sent
 }
 
 type problem struct {
-	ID   uint64 // of the entry this answers, from the receiver
+	_    struct{} `cbor:",toarray"`
+	ID   uint64   // of the entry this answers, from the receiver
 	Path string
 	Why  string // nothing: the user knows already
 	Fine bool   // it is no failure: sockets are not copied, for example
@@ -115,7 +124,7 @@ type stream struct {
 	r       *bufio.Reader
 	mu      sync.Mutex
 	w       *bufio.Writer
-	scratch []byte // a message while it is made
+	scratch bytes.Buffer // a message while it is made
 	rw      io.ReadWriter
 }
 
@@ -124,26 +133,43 @@ func newStream(rw io.ReadWriter, first []byte) *stream {
 	return &stream{r: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), rw), readBytes), w: bufio.NewWriterSize(rw, dataBytes), rw: rw}
 }
 
-// message makes one in the memory of b.
-func message(b []byte, kind byte, body any) ([]byte, error) {
-	b = appendFields(append(b[:0], make([]byte, headBytes)...), reflect.ValueOf(body))
-	n := len(b) - headBytes
-	if n > maxControl {
-		return b, fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, n, maxControl)
+var (
+	encoding, _ = cbor.EncOptions{}.UserBufferEncMode()
+	// names need not be UTF-8
+	decoding, _ = cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden}.DecMode()
+)
+
+// message makes one in b, in place of what is there.
+func message(b *bytes.Buffer, kind byte, body any) error {
+	b.Reset()
+	b.Write([]byte{kind, 0, 0, 0, 0})
+	if err := encoding.MarshalToBuffer(body, b); err != nil {
+		return fmt.Errorf("message %c: %w", kind, err)
 	}
-	b[0] = kind
-	binary.BigEndian.PutUint32(b[1:], uint32(n))
-	return b, nil
+	n := b.Len() - headBytes
+	if n > maxControl {
+		return fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, n, maxControl)
+	}
+	binary.BigEndian.PutUint32(b.Bytes()[1:], uint32(n))
+	return nil
+}
+
+// decode reads the body of a message of a kind.
+func decode[T any](kind byte, body []byte) (v T, err error) {
+	if err = decoding.Unmarshal(body, &v); err != nil {
+		err = fmt.Errorf("%w: message %q is malformed: %w", errBroken, kind, err)
+	}
+	return v, err
 }
 
 // send writes a message. It may stay in the buffer until flush.
-func (s *stream) send(kind byte, body any) (err error) {
+func (s *stream) send(kind byte, body any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.scratch, err = message(s.scratch, kind, body); err != nil {
+	if err := message(&s.scratch, kind, body); err != nil {
 		return err
 	}
-	_, err = s.w.Write(s.scratch)
+	_, err := s.w.Write(s.scratch.Bytes())
 	return err
 }
 

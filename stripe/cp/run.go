@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,11 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 		if ask, err = asked(j.Sources, j.To, j.Options); err != nil {
 			return err
 		}
-		if j.SSH.First, err = message(nil, msgRequest, ask); err != nil {
+		var first bytes.Buffer
+		if err := message(&first, msgRequest, ask); err != nil {
 			return err
 		}
+		j.SSH.First = first.Bytes()
 	}
 	conn, err := ssh.Dial(ctx, j.Host, j.SSH)
 	if err != nil {

@@ -233,7 +233,7 @@ func (se *sender) sendFile(o offered, w want) error {
 		}
 		return se.abandon(o, err)
 	}
-	if err := se.s.send(msgBegin, begin{w.ID, from}); err != nil {
+	if err := se.s.send(msgBegin, begin{ID: w.ID, Offset: from}); err != nil {
 		return err
 	}
 	se.progress.Bytes.Add(from)
