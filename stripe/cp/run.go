@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ type Job struct {
 var ErrPartly = errors.New("not everything was copied")
 
 // Parse makes a job of the arguments of cp: sources, and a destination. Either all sources or the destination are at a host:
-// host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name.
+// host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name. No two sources may have the same name: one would overwrite the other.
 func Parse(args []string) (Job, error) {
 	if len(args) < 2 {
 		return Job{}, errors.New("give what to copy, and where to: plait cp SRC... DST")
@@ -35,6 +36,7 @@ func Parse(args []string) (Job, error) {
 	var j Job
 	toHost, to := operand(args[last])
 	j.To = to
+	named := map[string]string{}
 	for i, a := range args[:last] {
 		host, source := operand(a)
 		if i > 0 && host != j.Host {
@@ -42,6 +44,11 @@ func Parse(args []string) (Job, error) {
 		}
 		j.Host = host
 		j.Sources = append(j.Sources, source)
+		name := path.Base(path.Clean(source))
+		if other, ok := named[name]; ok {
+			return j, fmt.Errorf("%s and %s would both be %s in %s; copy them one at a time, to different places", other, a, name, args[last])
+		}
+		named[name] = a
 	}
 	switch {
 	case j.Host != "" && toHost != "":

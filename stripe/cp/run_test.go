@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.args, j, err)
 		}
 	}
-	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts"} {
+	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:"} {
 		if j, err := Parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", args, j, err, want)
 		}
