@@ -2,6 +2,7 @@ package render
 
 import (
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/internal/rung"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -96,21 +98,36 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// FRR's own parser takes every line.
+// FRR's own parser takes every line. FRR is in the lab's machine.
 func TestFRRParses(t *testing.T) {
-	if _, err := exec.LookPath("vtysh"); err != nil {
-		t.Skip("needs vtysh of FRR to parse what is rendered")
-	}
+	rung.VM(t)
+	script := ""
 	for name, n := range map[string]Network{"lab": labNetwork(), "full": fullNetwork()} {
 		for _, r := range n.Routers() {
-			file := filepath.Join(t.TempDir(), "frr.conf")
-			if err := os.WriteFile(file, []byte(r.FRR), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.Command("vtysh", "-C", "-f", file).CombinedOutput()
-			if err != nil || strings.Contains(string(out), "% ") { // FRR 8.4 ends with status 0 whatever it read
-				t.Errorf("%s, router %s: %v: %s", name, r.Name, err, out)
-			}
+			// FRR 8.4 ends with status 0 whatever it read
+			script += fmt.Sprintf("echo %s, router %s: >&2\ncat > /tmp/frr.conf <<'END'\n%sEND\nvtysh -C -f /tmp/frr.conf > /tmp/said 2>&1 && ! grep '^%% ' /tmp/said || { cat /tmp/said >&2; exit 1; }\n", name, r.Name, r.FRR)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "frr-parses.yaml")
+	err := os.WriteFile(file, []byte(`name: frr-parses
+group: test
+question: Does FRR take every line?
+links:
+  line: {ends: [router, neighbour], rate_mbps: 10, delay_ms: 1, queue_packets: 10}
+nodes:
+  router:
+    run:
+      - |
+        `+strings.ReplaceAll(script, "\n", "\n        ")+`
+apps:
+  probe: {type: ping, from: router, to: neighbour, gap_ms: 1, count: 1}
+bounds:
+  - {expect: probe.lost_percent == 0, because: the routers' texts were read before}
+`), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "run", "../../cmd/plait", "lab", "run", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out[max(0, len(out)-500):]) // all texts are before what FRR says
 	}
 }
