@@ -23,13 +23,13 @@ give() {
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	[ -e "$state/vrf/$1" ] && [ -e "/sys/class/net/$1" ] && return
-	ip link add "$1" type vrf table "$2" || {
+	[ -e "$state/vrf/$1" ] && ip link show dev "$1" >/dev/null 2>&1 && return
+	ip link add dev "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
 	}
 	mkdir -p "$state/vrf" && : >"$state/vrf/$1"
-	ip link set "$1" up
+	ip link set dev "$1" up
 }
 
 up() {
@@ -45,7 +45,7 @@ up() {
 	vrf exit-2 11201
 	keep net/ipv6/conf/eth2/keep_addr_on_down 1 # an interface that moves goes down and up
 	keep net/ipv4/conf/exit-2/rp_filter 0
-	ip link set eth2 master exit-2
+	ip link set dev eth2 master exit-2
 	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
 	ip -6 route replace 2001:db8:f123::/48 dev exit-2 table 11201
 	# the way of answers to servers
@@ -56,7 +56,7 @@ up() {
 	vrf exit-1 11200
 	keep net/ipv6/conf/eth1/keep_addr_on_down 1 # an interface that moves goes down and up
 	keep net/ipv4/conf/exit-1/rp_filter 0
-	ip link set eth1 master exit-1
+	ip link set dev eth1 master exit-1
 	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
 	ip -6 route replace 2001:db8:f123::/48 dev exit-1 table 11200
 	# the way of answers to servers
@@ -64,7 +64,7 @@ up() {
 	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200
 	ip -4 route replace 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200
 
-	mtu=$(cat /sys/class/net/bond0.10/mtu)
+	mtu=$(ip -o link show dev bond0.10 | sed 's/.* mtu \([0-9]*\) .*/\1/')
 	[ "$mtu" -ge 1564 ] || echo "kernel.sh: bond0.10 has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
 }
 
@@ -72,8 +72,8 @@ down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201 || :
-		ip link set eth2 nomaster || :
-		ip link del exit-2 || : # and its routes with it
+		ip link set dev eth2 nomaster || :
+		ip link del dev exit-2 || : # and its routes with it
 		rm "$state/vrf/exit-2"
 	fi
 	give net/ipv6/conf/eth2/keep_addr_on_down
@@ -81,8 +81,8 @@ down() {
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -4 route del 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200 || :
-		ip link set eth1 nomaster || :
-		ip link del exit-1 || : # and its routes with it
+		ip link set dev eth1 nomaster || :
+		ip link del dev exit-1 || : # and its routes with it
 		rm "$state/vrf/exit-1"
 	fi
 	give net/ipv6/conf/eth1/keep_addr_on_down

@@ -23,13 +23,13 @@ give() {
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	[ -e "$state/vrf/$1" ] && [ -e "/sys/class/net/$1" ] && return
-	ip link add "$1" type vrf table "$2" || {
+	[ -e "$state/vrf/$1" ] && ip link show dev "$1" >/dev/null 2>&1 && return
+	ip link add dev "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
 	}
 	mkdir -p "$state/vrf" && : >"$state/vrf/$1"
-	ip link set "$1" up
+	ip link set dev "$1" up
 }
 
 up() {
@@ -42,21 +42,21 @@ up() {
 	# exit b
 	vrf exit-2 102
 	keep net/ipv6/conf/b/keep_addr_on_down 1 # an interface that moves goes down and up
-	ip link set b master exit-2
+	ip link set dev b master exit-2
 	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
 	ip -6 route replace 2001:db8:f2::/48 dev exit-2 table 102
 	# the way of answers to servers
 	ip -6 route replace 2001:db8:1::/64 dev csp table 102
 
-	mtu=$(cat /sys/class/net/csp/mtu)
+	mtu=$(ip -o link show dev csp | sed 's/.* mtu \([0-9]*\) .*/\1/')
 	[ "$mtu" -ge 1564 ] || echo "kernel.sh: csp has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
 }
 
 down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8:1::/64 dev csp table 102 || :
-		ip link set b nomaster || :
-		ip link del exit-2 || : # and its routes with it
+		ip link set dev b nomaster || :
+		ip link del dev exit-2 || : # and its routes with it
 		rm "$state/vrf/exit-2"
 	fi
 	give net/ipv6/conf/b/keep_addr_on_down
