@@ -172,7 +172,11 @@ func (w *watch) tell() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.armed = false
-		if !w.busy {
+		switch {
+		case w.busy || w.losses.none(): // a repair began between the time and this
+		case time.Until(w.next) > 0: // and ended
+			w.tell()
+		default:
 			select {
 			case w.lost <- struct{}{}:
 			default:
