@@ -28,7 +28,13 @@ type Options struct {
 	Captures string
 	// Before is a result file of the same experiment whose runs are not run again; nil without.
 	Before *result.File
+	// Save, if set, is called with the cells that have finished so far, not more often than once a minute, so that a crash
+	// loses little of a long run. Its error ends the run.
+	Save func(*result.File) error
 }
+
+// saveEvery is the least time between two calls of Options.Save: a long experiment's file is large, and written whole.
+const saveEvery = time.Minute
 
 // run is an experiment while it runs.
 type run struct {
@@ -38,7 +44,10 @@ type run struct {
 	progress *progress
 	bases    map[string]*base // by kernel
 	cells    []experiment.Cell
-	results  []*result.Cell // nil where the cell has not finished
+
+	mu      sync.Mutex     // guards what follows, while cells run
+	results []*result.Cell // nil where the cell has not finished
+	saved   time.Time      // when Save was called last, or the cells began
 }
 
 // Run runs every cell of an experiment and evaluates its bounds. If ctx is cancelled it returns the cells that have
@@ -63,6 +72,7 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 			return nil, err
 		}
 	}
+	r.saved = time.Now()
 	err := r.all(ctx)
 	f, fileErr := r.file()
 	if err != nil && f != nil {
@@ -87,7 +97,7 @@ func (r *run) all(ctx context.Context) error {
 		})
 	}
 	for i := range r.cells {
-		if r.results[i] != nil {
+		if r.has(i) {
 			r.progress.skip()
 			continue
 		}
@@ -119,9 +129,31 @@ func (r *run) one(ctx context.Context, i int) error {
 		return fmt.Errorf("run %d: %w", i+1, err)
 	}
 	out.Params, out.Variant, out.Seed = c.Params, c.Variant, c.Seed
-	r.results[i] = out
 	r.progress.finished(i, out)
-	return nil
+	return r.store(i, out)
+}
+
+// has says whether the cell has finished, in this run or in the one it continues.
+func (r *run) has(i int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results[i] != nil
+}
+
+// store keeps a cell's result, and saves all there are if the last time is long ago. The last cell is the caller's to save.
+func (r *run) store(i int, out *result.Cell) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results[i] = out
+	if r.options.Save == nil || time.Since(r.saved) < saveEvery || !slices.Contains(r.results, nil) {
+		return nil
+	}
+	f, err := r.file()
+	if err != nil {
+		return err
+	}
+	r.saved = time.Now()
+	return r.options.Save(f)
 }
 
 // machine resumes a machine for the cell and waits for its result.

@@ -176,11 +176,12 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
-		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures, Before: before})
+		save := func(r *result.File) error { return f.write(r, len(experiments) > 1) }
+		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures, Before: before, Save: save})
 		if r != nil {
 			results = append(results, r)
 			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
-			err = errors.Join(err, f.write(r, len(experiments) > 1))
+			err = errors.Join(err, save(r))
 		}
 		if err != nil {
 			problem = &exit{failure(err), err}

@@ -201,7 +201,7 @@ func setSysctls(lines []string) error {
 func runIn(ns string, input []byte, argv ...string) error {
 	out, err := output(ns, input, argv...)
 	if err != nil {
-		return fmt.Errorf("run %q in %s: %w: %s\n%s", strings.Join(argv, " "), ns, err, tail(out), input)
+		return fmt.Errorf("run %q in %s: %w: %s\n%s", brief(strings.Join(argv, " ")), ns, err, tail(out), input)
 	}
 	return nil
 }
@@ -228,10 +228,20 @@ func output(ns string, input []byte, argv ...string) ([]byte, error) {
 	return out, err
 }
 
-// tail is the end of a program's output, enough to see what is wrong.
+// brief is a command of which a script's first line is enough to find it in the experiment's file.
+func brief(command string) string {
+	first, rest, several := strings.Cut(strings.TrimSpace(command), "\n")
+	if !several {
+		return first
+	}
+	return fmt.Sprintf("%s ... (%d more lines)", first, 1+strings.Count(rest, "\n"))
+}
+
+// tail is the end of a program's output, enough to see what is wrong: 20 lines, and of endless ones 4,000 bytes.
 func tail(out []byte) string {
-	out = bytes.TrimSpace(out)
-	return string(out[max(0, len(out)-800):])
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	end := strings.Join(lines[max(0, len(lines)-20):], "\n")
+	return end[max(0, len(end)-4000):]
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

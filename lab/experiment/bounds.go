@@ -117,7 +117,8 @@ func (r ran) missing(p point, seeds int) string {
 				return fmt.Sprintf("the cell of variant %s, seed %d did not run", c.Variant, seed)
 			}
 			if cell.Invalid != "" {
-				return fmt.Sprintf("the cell of variant %s, seed %d is invalid: %s", c.Variant, seed, cell.Invalid)
+				reason, _, _ := strings.Cut(cell.Invalid, "\n") // the list of invalid cells has all of it
+				return fmt.Sprintf("the cell of variant %s, seed %d is invalid: %s", c.Variant, seed, reason)
 			}
 		}
 	}
