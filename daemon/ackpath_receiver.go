@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"maps"
 	"net"
 	"net/netip"
@@ -231,15 +232,14 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 // act makes the kernel do what was decided.
 func (r *ackReceiver) act(now time.Time) error {
 	watched := map[int]bool{}
+	var problem error // the first: one flow's trouble is not to keep another's copies from ending
 	for key, f := range r.flows {
 		if !f.decision.Copy || r.mode != On {
 			because := f.decision.Because
 			if r.mode != On {
 				because = "the mode is observe"
 			}
-			if err := r.end(key, f, because); err != nil {
-				return err
-			}
+			problem = cmp.Or(problem, r.end(key, f, because))
 			continue
 		}
 		watched[f.slow.link] = true
@@ -250,7 +250,8 @@ func (r *ackReceiver) act(now time.Time) error {
 			continue
 		}
 		if err := r.kernel.copyTo(key, to); err != nil {
-			return err
+			problem = cmp.Or(problem, err)
+			continue
 		}
 		if f.copied == nil {
 			f.since = now
@@ -258,7 +259,7 @@ func (r *ackReceiver) act(now time.Time) error {
 		}
 		f.copied = &to
 	}
-	return r.kernel.watchSent(watched)
+	return cmp.Or(problem, r.kernel.watchSent(watched))
 }
 
 // end ends the copies of a flow, if there are any.
@@ -277,12 +278,14 @@ func (r *ackReceiver) end(key bpf.FlowKey, f *ackFlow, because string) error {
 
 // forget removes what is not there any more.
 func (r *ackReceiver) forget(now time.Time) error {
+	var problem error
 	for key, f := range r.flows {
 		if f.seen.Equal(now) {
 			continue
 		}
 		if err := r.end(key, f, "the subflow has ended, or nothing is received"); err != nil {
-			return err
+			problem, f.decision = cmp.Or(problem, err), ackpath.Decision{Because: "it could not be ended"} // at the next look
+			continue
 		}
 		r.ended += f.sent
 		delete(r.flows, key)
@@ -301,7 +304,7 @@ func (r *ackReceiver) forget(now time.Time) error {
 			delete(r.sockets, k)
 		}
 	}
-	return nil
+	return problem
 }
 
 // look is what happens a few times a second, and when a sender has answered.
@@ -316,10 +319,7 @@ func (r *ackReceiver) look(now time.Time) {
 		r.decide(now, all)
 	}
 	if err == nil {
-		err = r.forget(now)
-	}
-	if err == nil {
-		err = r.act(now)
+		err = cmp.Or(r.forget(now), r.act(now))
 	}
 	r.greet(now)
 	r.say(err)

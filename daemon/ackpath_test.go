@@ -25,6 +25,7 @@ type fakeAcks struct {
 	names       map[bpf.AckName]bpf.FlowKey
 	leads       map[bpf.FlowKey]bpf.AckLead
 	sent, heard map[int]bool
+	stuck       bpf.FlowKey // copying this one's ACKs cannot be ended
 }
 
 func newFakeAcks() *fakeAcks {
@@ -33,10 +34,17 @@ func newFakeAcks() *fakeAcks {
 
 func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error { k.routes[flow] = to; return nil }
 func (k *fakeAcks) copies(flow bpf.FlowKey) uint64                 { return k.routes[flow].Copies }
-func (k *fakeAcks) stopCopying(flow bpf.FlowKey) error             { delete(k.routes, flow); return nil }
 func (k *fakeAcks) watchSent(i map[int]bool) error                 { k.sent = i; return nil }
 func (k *fakeAcks) watchHeard(i map[int]bool) error                { k.heard = i; return nil }
 func (k *fakeAcks) Close() error                                   { return nil }
+
+func (k *fakeAcks) stopCopying(flow bpf.FlowKey) error {
+	if flow == k.stuck {
+		return errors.New("stuck")
+	}
+	delete(k.routes, flow)
+	return nil
+}
 
 func (k *fakeAcks) take(n ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {
 	k.names[bpfName(n, from)], k.leads[flow] = flow, bpf.AckLead{}
@@ -380,5 +388,26 @@ func TestAckpathConfig(t *testing.T) {
 		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A flow whose copies cannot be ended keeps no other's from ending, and is tried again.
+func TestAckReceiverGoesOn(t *testing.T) {
+	r, k, _, flows, log := newAckRig(t)
+	for _, f := range *flows {
+		key := flowKey(f.Ends())
+		k.routes[key] = bpf.AckRoute{}
+		r.flows[key] = &ackFlow{ends: f.Ends(), copied: &bpf.AckRoute{}, decision: ackpath.Decision{Copy: true}}
+	}
+	k.stuck = flowKey((*flows)[0].Ends())
+	*flows = nil
+	r.look(time.Unix(1000, 0))
+	if _, left := k.routes[k.stuck]; len(k.routes) != 1 || !left || len(r.flows) != 1 || k.sent == nil || !strings.Contains(log.String(), "stuck") {
+		t.Errorf("the kernel copies for %v at %v, known are %v; the log is %q", k.routes, k.sent, r.flows, log.String())
+	}
+	k.stuck = bpf.FlowKey{}
+	r.look(time.Unix(1001, 0))
+	if len(k.routes) != 0 || len(r.flows) != 0 {
+		t.Errorf("after the trouble the kernel copies for %v, known are %v", k.routes, r.flows)
 	}
 }
