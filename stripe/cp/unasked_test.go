@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Files of a source that is absent come unasked, those as well that the receiver has refused by then, and after the end of the entries.
@@ -59,6 +60,9 @@ func TestManyRefusedUnasked(t *testing.T) {
 	}
 	near, far := net.Pipe()
 	defer near.Close()
+	if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	received := make(chan error, 1)
 	go func() {
 		r := request{Names: []string{"x"}, To: filepath.Join(dir, "to"), Into: true, Absent: []bool{true}}
