@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"plait.dev/plait/ackpath"
+	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
 )
@@ -179,7 +180,11 @@ func checkEgress() Check {
 		f.Close()
 	}
 	if len(lacks) == 0 {
-		return Check{"BGP exits", OK, "the kernel has the SRv6 routes, the MPTCP path manager and the packet hooks that egress needs", ""}
+		ao := "and TCP-AO"
+		if !bgp.HasAO() {
+			ao = "but no TCP-AO, which Linux 6.7 or newer with CONFIG_TCP_AO has"
+		}
+		return Check{"BGP exits", OK, "the kernel has the SRv6 routes, the MPTCP path manager and the packet hooks that egress needs, " + ao, ""}
 	}
 	return Check{"BGP exits", Info, "egress lacks: " + strings.Join(lacks, "; "), strings.Join(do, "; ")}
 }

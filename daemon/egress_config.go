@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"fmt"
 	"net/netip"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -58,31 +56,13 @@ type Reflector struct {
 	Address netip.Addr
 	// PasswordFile holds the password of the session (TCP-MD5); empty: none.
 	PasswordFile string
+	// AOKeys are those of TCP-AO, instead of a password: the first signs until the reflector asks for another.
+	AOKeys []AOKey
 	// MaxPrefixes is how many routes it may tell of; 0: bgp's default.
 	MaxPrefixes int
 	// Name (reflector-1 without) and RouterID are for plait egress render alone; without RouterID it does not configure this reflector.
 	Name     string
 	RouterID netip.Addr
-}
-
-func (r Reflector) password() (string, error) {
-	return password(fmt.Sprint("reflector ", r.Address), r.PasswordFile)
-}
-
-// password is the first line of a file; no file, no password.
-func password(of, file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read the password for %s: %w", of, err)
-	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	if line == "" || len(line) > 80 {
-		return "", fmt.Errorf("read the password for %s: %s: expected 1 to 80 bytes in its first line", of, file)
-	}
-	return line, nil
 }
 
 func number[T int | uint32](name string, into *T, most uint64) key {
@@ -174,12 +154,17 @@ func (x *Egress) reflector(r *reader, n *yaml.Node) {
 	r.mapping(n, "reflectors", []key{
 		address("address", &one.Address, "an IP address", isUnicast),
 		text("password_file", &one.PasswordFile, wrongFile),
+		aoKeys(&one.AOKeys),
 		number("max_prefixes", &one.MaxPrefixes, 1<<31-1),
 		text("name", &one.Name, wrongName),
 		address("router_id", &one.RouterID, "an IPv4 address", netip.Addr.Is4),
 	})
-	if len(r.problems) == before && !one.Address.IsValid() {
+	switch {
+	case len(r.problems) > before:
+	case !one.Address.IsValid():
 		r.problem(n, "reflectors: no address: expected one")
+	case one.PasswordFile != "" && len(one.AOKeys) > 0:
+		r.problem(n, "reflectors: password_file and ao_keys: expected one of them: a session has TCP-MD5 or TCP-AO")
 	}
 	x.Reflectors = append(x.Reflectors, one)
 }

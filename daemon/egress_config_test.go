@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/bgp"
 )
 
 const egressText = `
@@ -18,6 +21,7 @@ egress:
   interface: eth0
   reflectors:
     - {address: "2001:db8:1::2", password_file: /etc/plait/rr, max_prefixes: 1000000}
+    - {address: 192.0.2.2, ao_keys: [{file: /etc/plait/rr1, send_id: 0, receive_id: 255}, {file: /etc/plait/rr2, send_id: 2, receive_id: 2, algorithm: aes-128-cmac-96}]}
   exits:
     - {name: a, route_target: "65000:11", locators: 2001:db8:f1::/48, addresses: 2001:db8:1::a, cost: 2, cap_mbps: 800}
     - {name: b, route_target: "65000:12", locators: [2001:db8:f2::/48], addresses: [2001:db8:1::b, 192.0.2.12]}
@@ -35,7 +39,9 @@ func TestReadEgress(t *testing.T) {
 	}
 	want := Egress{
 		Mode: On, AS: 65000, RouterID: netip.MustParseAddr("192.0.2.1"), Address: netip.MustParseAddr("2001:db8:1::10"), Interface: "eth0",
-		Reflectors: []Reflector{{Address: netip.MustParseAddr("2001:db8:1::2"), PasswordFile: "/etc/plait/rr", MaxPrefixes: 1000000}},
+		Reflectors: []Reflector{{Address: netip.MustParseAddr("2001:db8:1::2"), PasswordFile: "/etc/plait/rr", MaxPrefixes: 1000000},
+			{Address: netip.MustParseAddr("192.0.2.2"), AOKeys: []AOKey{{"/etc/plait/rr1", bgp.AOKey{ReceiveID: 255, Algorithm: bgp.HMACSHA1}},
+				{"/etc/plait/rr2", bgp.AOKey{SendID: 2, ReceiveID: 2, Algorithm: bgp.AES128CMAC}}}}},
 		Exits: []egress.Exit{
 			{Name: "a", RouteTarget: "65000:11", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f1::/48")},
 				Addresses: []netip.Addr{netip.MustParseAddr("2001:db8:1::a")}, Table: firstTable, Cost: 2, CapMbps: 800},
@@ -56,18 +62,44 @@ func TestReadEgress(t *testing.T) {
 	}
 }
 
+// Keys of TCP-AO come from their files.
+func TestAOSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	r := Reflector{Address: netip.MustParseAddr("192.0.2.2"), AOKeys: []AOKey{{file, bgp.AOKey{SendID: 1, ReceiveID: 2, Algorithm: bgp.HMACSHA1}}}}
+	for text, want := range map[string]string{"secret\nother": "", "": "expected 1 to 80 bytes in its first line", strings.Repeat("x", 81): "expected 1 to 80 bytes in its first line"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.secrets()
+		switch {
+		case want == "" && (err != nil || !reflect.DeepEqual(got, []bgp.AOKey{{Key: "secret", SendID: 1, ReceiveID: 2, Algorithm: bgp.HMACSHA1}})):
+			t.Errorf("got %+v, %v", got, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), "read the TCP-AO key for reflector 192.0.2.2: ") || !strings.Contains(err.Error(), want)):
+			t.Errorf("%d bytes: %v, want %s", len(text), err, want)
+		}
+	}
+	if r.AOKeys[0].Key != "" {
+		t.Error("the configuration holds the key")
+	}
+}
+
 func TestEgressMistakes(t *testing.T) {
 	for name, x := range map[string]struct{ old, new, want string }{
 		"a reflector's name":  {`address: "2001:db8:1::2"`, "address: rr1", "plait.yaml:9:17: address: rr1: expected an IP address"},
 		"an AS":               {"as: 65000", "as: AS65000", "plait.yaml:4:7: as: AS65000: expected a number from 1 to 4294967295"},
 		"no router id":        {"  router_id: 192.0.2.1\n", "", "plait.yaml:3:3: egress: no router_id: expected one"},
 		"a router id of IPv6": {"router_id: 192.0.2.1", `router_id: "2001:db8::1"`, "plait.yaml:5:14: router_id: 2001:db8::1: expected an IPv4 address"},
-		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:12:31: route_target: transit-b: expected a route target like "65000:11"`},
-		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:12:7: exits: "},
+		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:13:31: route_target: transit-b: expected a route target like "65000:11"`},
+		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:13:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
-		"a strategy":          {"strategy: latency", "strategy: fastest", "plait.yaml:14:29: strategy: fastest: expected "},
-		"a rule for nothing":  {"port: 443, ", "", "plait.yaml:14:7: rules: no port, prefix or cgroup: expected one at least"},
-		"a cap":               {"cap_mbps: 800", "cap_mbps: -1", "plait.yaml:11:116: cap_mbps: -1: expected a number from 0 to 1000000, in Mbit/s of this host's traffic"},
+		"a strategy":          {"strategy: latency", "strategy: fastest", "plait.yaml:15:29: strategy: fastest: expected "},
+		"a rule for nothing":  {"port: 443, ", "", "plait.yaml:15:7: rules: no port, prefix or cgroup: expected one at least"},
+		"a cap":               {"cap_mbps: 800", "cap_mbps: -1", "plait.yaml:12:116: cap_mbps: -1: expected a number from 0 to 1000000, in Mbit/s of this host's traffic"},
+		"a password and keys": {"address: 192.0.2.2,", "address: 192.0.2.2, password_file: /etc/plait/rr,", "plait.yaml:10:7: reflectors: password_file and ao_keys: expected one of them"},
+		"a key without IDs":   {", send_id: 0, receive_id: 255", ", send_id: 0", "plait.yaml:10:38: ao_keys: no file, send_id or receive_id: expected all of them"},
+		"an ID of 256":        {"receive_id: 255", "receive_id: 256", "plait.yaml:10:85: receive_id: 256: expected a number from 0 to 255"},
+		"an ID twice":         {"send_id: 2", "send_id: 0", "plait.yaml:10:91: ao_keys: two TCP-AO keys have the send ID 0: want another for each"},
+		"an algorithm":        {"aes-128-cmac-96", "aes-128", "plait.yaml:10:152: algorithm: aes-128: expected hmac-sha-1-96 or aes-128-cmac-96"},
 		"exits as a mapping":  {"  exits:\n    - {", "  exits:\n    {", "expected YAML"},
 	} {
 		t.Run(name, func(t *testing.T) {

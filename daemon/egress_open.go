@@ -68,7 +68,11 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 		if err != nil {
 			return nil, err
 		}
-		one := bgp.Reflector{Address: r.Address, Password: password, MaxPrefixes: r.MaxPrefixes}
+		keys, err := r.secrets()
+		if err != nil {
+			return nil, err
+		}
+		one := bgp.Reflector{Address: r.Address, Password: password, AOKeys: keys, MaxPrefixes: r.MaxPrefixes}
 		if r.Address.Is6() {
 			one.LocalAddress = c.Address
 		}

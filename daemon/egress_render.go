@@ -91,6 +91,11 @@ func (x *Egress) network() render.Network {
 
 // checkNetwork looks for what contradicts each other, once all is read. n is the section.
 func (x *Egress) checkNetwork(r *reader, n *yaml.Node) {
+	for i, one := range x.Reflectors {
+		if len(one.AOKeys) > 0 {
+			r.problem(value(list(value(n, "reflectors"))[i], "ao_keys"), "ao_keys: border_routers are rendered for FRR, which has no TCP-AO: expected password_file, or no border_routers in this file")
+		}
+	}
 	network := x.network()
 	routers := value(n, "border_routers")
 	if err := network.Check(); err != nil {
@@ -128,7 +133,7 @@ func (x Egress) Render() ([]render.Router, error) {
 		b.Peers = slices.Clone(b.Peers)
 		for j := range b.Peers {
 			p := &b.Peers[j]
-			if p.Password, err = password(fmt.Sprintf("exit %s of %s", p.Exit, b.Name), p.PasswordFile); err != nil {
+			if p.Password, err = secret(fmt.Sprintf("password for exit %s of %s", p.Exit, b.Name), p.PasswordFile); err != nil {
 				return nil, err
 			}
 		}

@@ -96,6 +96,7 @@ func TestReloadBesideBorderRouters(t *testing.T) {
 
 func TestRenderMistakes(t *testing.T) {
 	for name, x := range map[string]struct{ old, new, want string }{
+		"a reflector with TCP-AO":         {"password_file: PASSWORD}\n    - {address: \"2001:db8:1::3\"}", "ao_keys: [{file: /etc/plait/rr, send_id: 1, receive_id: 1}]}\n    - {address: \"2001:db8:1::3\"}", "plait.yaml:10:75: ao_keys: border_routers are rendered for FRR, which has no TCP-AO"},
 		"an address nobody is told of":    {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:2::b}", "plait.yaml:16:5: announce: no prefix has 2001:db8:2::b of exit \"b\""},
 		"host bits":                       {"2001:db8:1::/48, ", "2001:db8:1::1/48, ", "plait.yaml:7:14: announce: 2001:db8:1::1/48: expected IP prefixes"},
 		"no servers":                      {"  servers: 2001:db8:1::/64\n", "", "plait.yaml:15:5: no servers"},

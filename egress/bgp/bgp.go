@@ -3,8 +3,8 @@
 //
 // It speaks iBGP (RFC 4271) for IPv4 and IPv6 unicast and VPN routes (RFC 4760, 4364, 4659) with SRv6 service SIDs (RFC 9252),
 // ADD-PATH (RFC 7911), graceful restart as the helper (RFC 4724, 8538), 4-octet AS numbers (RFC 6793), IPv6 next hops for IPv4
-// (RFC 8950), messages of up to 65535 bytes (RFC 8654) and revised error handling (RFC 7606). TCP-MD5 (RFC 2385) protects a
-// session. TCP-AO (RFC 5925) is not offered.
+// (RFC 8950), messages of up to 65535 bytes (RFC 8654) and revised error handling (RFC 7606). TCP-AO (RFC 5925), with
+// keys that change while the session is up, or TCP-MD5 (RFC 2385) protects a session.
 //
 // Messages are parsed by osrg/gobgp's packet library. Its server is not used, and internal/arch keeps it out: for 1 million VPN
 // routes of one reflector it holds 790 MB of a table that nothing here reads, and a panic in it ends the process. See
@@ -41,6 +41,7 @@ type Reflector struct {
 	Address      netip.Addr
 	Port         uint16        // default 179
 	Password     string        // for TCP-MD5, 1 to 80 bytes; empty: none
+	AOKeys       []AOKey       // for TCP-AO, instead of a password: the first signs, until the reflector asks for another
 	LocalAddress netip.Addr    // of this host; default: what the kernel chooses
 	MaxPrefixes  int           // routes of all families; one more ends the session for good. Default: 5,000,000
 	HoldTime     time.Duration // without a message of the reflector for so long, the session ends; default 90 s, at least 3 s
@@ -207,8 +208,12 @@ func (r *Reflector) complete() error {
 		return fmt.Errorf("local address %s: want one of the same family as the reflector's", r.LocalAddress)
 	case len(r.Password) > md5KeyMax:
 		return fmt.Errorf("the password has %d bytes: TCP-MD5 takes up to %d", len(r.Password), md5KeyMax)
+	case r.Password != "" && len(r.AOKeys) > 0:
+		return errors.New("a password and TCP-AO keys: want one of them")
+	case slices.ContainsFunc(r.AOKeys, func(k AOKey) bool { return k.Key == "" || len(k.Key) > aoKeyMax }):
+		return fmt.Errorf("a TCP-AO key is empty or too long: want 1 to %d bytes", aoKeyMax)
 	case r.MaxPrefixes < 0:
 		return fmt.Errorf("limit of %d prefixes: want 1 or more, or 0 for the default", r.MaxPrefixes)
 	}
-	return nil
+	return CheckAOKeys(r.AOKeys)
 }

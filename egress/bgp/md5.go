@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
-	"unsafe"
 )
 
 // TCP_MD5SIG and struct tcp_md5sig of linux/tcp.h.
@@ -35,15 +34,8 @@ func setPassword(socket syscall.RawConn, peer netip.Addr, password string) error
 		s.family, s.inet6 = syscall.AF_INET6, peer.As16()
 	}
 	copy(s.key[:], password)
-	option := string(unsafe.Slice((*byte)(unsafe.Pointer(&s)), unsafe.Sizeof(s)))
-	var set error
-	if err := socket.Control(func(fd uintptr) {
-		set = syscall.SetsockoptString(int(fd), syscall.IPPROTO_TCP, tcpMD5Sig, option)
-	}); err != nil {
-		return err
-	}
-	if set != nil {
-		return fmt.Errorf("set the TCP-MD5 password (does this kernel have CONFIG_TCP_MD5SIG?): %w", set)
+	if err := setOption(socket, tcpMD5Sig, &s); err != nil {
+		return fmt.Errorf("set the TCP-MD5 password (does this kernel have CONFIG_TCP_MD5SIG?): %w", err)
 	}
 	return nil
 }

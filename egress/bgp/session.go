@@ -47,6 +47,7 @@ type session struct {
 	// status is for those who ask; it is never held for long.
 	status sync.Mutex
 	shown  Session
+	key    int // which of the reflector's TCP-AO keys signs
 	refuse [refusals]Refused
 }
 
@@ -124,11 +125,17 @@ func (s *session) once(ctx context.Context) (lasted time.Duration, err error) {
 func (s *session) dial(ctx context.Context) (net.Conn, error) {
 	r := s.reflector
 	d := net.Dialer{Timeout: r.DialTime}
-	d.SetMultipathTCP(false) // MPTCP and TCP-MD5 exclude each other
+	d.SetMultipathTCP(false) // MPTCP excludes TCP-MD5 and TCP-AO
 	if r.LocalAddress.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.LocalAddress, 0))
 	}
-	if r.Password != "" {
+	same := "the TCP-MD5 password is the same on both sides"
+	keys := s.keys()
+	switch {
+	case len(keys) > 0:
+		d.Control = func(_, _ string, c syscall.RawConn) error { return protect(c, r.Address, keys) }
+		same = fmt.Sprintf("BGP listens there, and that the reflector has the TCP-AO key that was tried, %s, with receive ID %d and send ID %d", keys[0].Algorithm, keys[0].SendID, keys[0].ReceiveID)
+	case r.Password != "":
 		d.Control = func(_, _ string, c syscall.RawConn) error { return setPassword(c, r.Address, r.Password) }
 	}
 	to := netip.AddrPortFrom(r.Address, r.Port).String()
@@ -136,8 +143,9 @@ func (s *session) dial(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		return conn, nil
-	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT):
-		return nil, fmt.Errorf("connect to %s: no answer in %s: check the address and the way to it, and that the TCP-MD5 password is the same on both sides: %w", to, r.DialTime, err)
+	case os.IsTimeout(err): // Go has two errors for the dialer's time and one for the kernel's
+		s.useKey(s.key + 1)
+		return nil, fmt.Errorf("connect to %s: no answer in %s: check the address and the way to it, and that %s: %w", to, r.DialTime, same, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("connect to %s: refused: does BGP run there and listen on this address?: %w", to, err)
 	}
@@ -233,6 +241,7 @@ func (s *session) runKeepalives(ctx context.Context, p *peer, a *agreement) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			s.followKey(p)
 			if p.write(wire.NewBGPKeepAliveMessage()) != nil {
 				_ = p.conn.Close() // wakes the reader, which knows what to do
 				return

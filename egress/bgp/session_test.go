@@ -275,16 +275,21 @@ func TestConfig(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"no AS":              {func(c *Config) { c.AS = 0 }, "AS number is missing"},
-		"IPv6 router ID":     {func(c *Config) { c.RouterID = borderHop }, "want an IPv4 address"},
-		"no reflector":       {func(c *Config) { c.Reflectors = nil }, "no route reflector"},
-		"twice":              {func(c *Config) { c.Reflectors = append(c.Reflectors, c.Reflectors[0]) }, "configured twice"},
-		"no address":         {func(c *Config) { c.Reflectors[0].Address = netip.Addr{} }, "want the address of a host"},
-		"local address":      {func(c *Config) { c.Reflectors[0].LocalAddress = netip.MustParseAddr("192.0.2.1") }, "same family"},
-		"long password":      {func(c *Config) { c.Reflectors[0].Password = strings.Repeat("x", 81) }, "up to 80"},
-		"hold time of 1 s":   {func(c *Config) { c.Reflectors[0].HoldTime = time.Second }, "want 3s to"},
-		"negative limit":     {func(c *Config) { c.Reflectors[0].MaxPrefixes = -1 }, "want 1 or more"},
-		"negative dial time": {func(c *Config) { c.Reflectors[0].DialTime = -1 }, "dial time"},
+		"no AS":          {func(c *Config) { c.AS = 0 }, "AS number is missing"},
+		"IPv6 router ID": {func(c *Config) { c.RouterID = borderHop }, "want an IPv4 address"},
+		"no reflector":   {func(c *Config) { c.Reflectors = nil }, "no route reflector"},
+		"twice":          {func(c *Config) { c.Reflectors = append(c.Reflectors, c.Reflectors[0]) }, "configured twice"},
+		"no address":     {func(c *Config) { c.Reflectors[0].Address = netip.Addr{} }, "want the address of a host"},
+		"local address":  {func(c *Config) { c.Reflectors[0].LocalAddress = netip.MustParseAddr("192.0.2.1") }, "same family"},
+		"long password":  {func(c *Config) { c.Reflectors[0].Password = strings.Repeat("x", 81) }, "up to 80"},
+		"password and key": {func(c *Config) {
+			c.Reflectors[0].Password, c.Reflectors[0].AOKeys = "x", []AOKey{{Key: "x", Algorithm: HMACSHA1}}
+		}, "want one of them"},
+		"long key":            {func(c *Config) { c.Reflectors[0].AOKeys = []AOKey{{Key: strings.Repeat("x", 81), Algorithm: HMACSHA1}} }, "want 1 to 80 bytes"},
+		"key of no algorithm": {func(c *Config) { c.Reflectors[0].AOKeys = []AOKey{{Key: "x"}} }, "want one of [hmac-sha-1-96 aes-128-cmac-96]"},
+		"hold time of 1 s":    {func(c *Config) { c.Reflectors[0].HoldTime = time.Second }, "want 3s to"},
+		"negative limit":      {func(c *Config) { c.Reflectors[0].MaxPrefixes = -1 }, "want 1 or more"},
+		"negative dial time":  {func(c *Config) { c.Reflectors[0].DialTime = -1 }, "dial time"},
 	} {
 		cfg := Config{AS: testAS, RouterID: hostID, Reflectors: []Reflector{{Address: borderHop}}}
 		must(t, cfg.complete())

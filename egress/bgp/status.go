@@ -30,7 +30,7 @@ type Session struct {
 	Since     time.Time     // of the state
 	Uptime    time.Duration // if established
 	RouterID  netip.Addr    // of the reflector, once it has said it
-	Agreed    []string      // families and capabilities of the session, or of the one before
+	Agreed    []string      // families, capabilities and TCP-AO key of the session, or of the one before
 	Prefixes  [families]int // routes that are announced, by family; kept ones too
 	Stale     [families]int // of these: kept from a session that was lost
 	LastError string
@@ -47,6 +47,9 @@ func (s *session) snapshot() Session {
 		out.Uptime = time.Since(out.Since)
 	}
 	out.Agreed = slices.Clone(out.Agreed)
+	if len(out.Agreed) > 0 && len(s.reflector.AOKeys) > 0 {
+		out.Agreed = append(out.Agreed, "TCP-AO: "+s.reflector.AOKeys[s.key].ids())
+	}
 	for i := range s.refuse {
 		if s.refuse[i].Count > 0 {
 			out.Refused = append(out.Refused, s.refuse[i])

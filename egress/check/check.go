@@ -95,7 +95,7 @@ func sessions(in Input) (out []Result) {
 	for _, s := range in.Sessions {
 		r := Result{OK, "", "session", fmt.Sprintf("reflector %v: %s", s.Reflector, s.State), ""}
 		if !s.Up {
-			r.Outcome, r.Do = Failed, "see plait egress sessions; the reflector must have this host as its client, with the same AS and password"
+			r.Outcome, r.Do = Failed, "see plait egress sessions; the reflector must have this host as its client, with the same AS, and password or TCP-AO keys"
 		}
 		out = append(out, r)
 	}

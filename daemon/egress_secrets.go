@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/egress/bgp"
+)
+
+// AOKey is a key of TCP-AO, whose secret is in a file.
+type AOKey struct {
+	File string
+	bgp.AOKey
+}
+
+func (r Reflector) password() (string, error) {
+	return secret(fmt.Sprint("password for reflector ", r.Address), r.PasswordFile)
+}
+
+// secrets are the keys of TCP-AO, with what is in their files.
+func (r Reflector) secrets() (out []bgp.AOKey, err error) {
+	for _, k := range r.AOKeys {
+		if k.Key, err = secret(fmt.Sprint("TCP-AO key for reflector ", r.Address), k.File); err != nil {
+			return nil, err
+		}
+		out = append(out, k.AOKey)
+	}
+	return out, nil
+}
+
+// secret is the first line of a file; no file, no secret.
+func secret(what, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the %s: %w", what, err)
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	if line == "" || len(line) > 80 {
+		return "", fmt.Errorf("read the %s: %s: expected 1 to 80 bytes in its first line", what, file)
+	}
+	return line, nil
+}
+
+func aoKeys(into *[]AOKey) key {
+	algorithms := bgp.AOAlgorithms()
+	words := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		words[i] = string(a)
+	}
+	return mappings("ao_keys", func(r *reader, n *yaml.Node) {
+		one := AOKey{AOKey: bgp.AOKey{Algorithm: algorithms[0]}}
+		send, receive := -1, -1
+		before := len(r.problems)
+		r.mapping(n, "ao_keys", []key{text("file", &one.File, wrongFile), keyID("send_id", &send), keyID("receive_id", &receive), oneOf("algorithm", &one.Algorithm, words...)})
+		if len(r.problems) > before {
+			return
+		}
+		if one.File == "" || send < 0 || receive < 0 {
+			r.problem(n, "ao_keys: no file, send_id or receive_id: expected all of them")
+			return
+		}
+		one.SendID, one.ReceiveID = uint8(send), uint8(receive)
+		*into = append(*into, one)
+		keys := make([]bgp.AOKey, len(*into))
+		for i, k := range *into {
+			keys[i] = k.AOKey
+		}
+		if err := bgp.CheckAOKeys(keys); err != nil {
+			r.problem(n, "ao_keys: %v", err)
+		}
+	})
+}
+
+func keyID(name string, into *int) key {
+	return key{name, func(r *reader, n *yaml.Node) {
+		x, err := strconv.ParseUint(n.Value, 10, 8)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			r.problem(n, "%s: %s: expected a number from 0 to 255", name, what(n))
+			return
+		}
+		*into = int(x)
+	}}
+}

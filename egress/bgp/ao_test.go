@@ -1,0 +1,249 @@
+package bgp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"plait.dev/plait/internal/rung"
+)
+
+func TestAOLayout(t *testing.T) {
+	t.Parallel()
+	// by offsetof of linux/tcp.h, Linux 7.2
+	var add aoAdd
+	var info aoOptions
+	for name, c := range map[string][2]uintptr{
+		"tcp_ao_add": {unsafe.Sizeof(add), 288}, "alg_name": {unsafe.Offsetof(add.algorithm), 128}, "set_current": {unsafe.Offsetof(add.set), 196},
+		"prefix": {unsafe.Offsetof(add.prefix), 202}, "keylen": {unsafe.Offsetof(add.length), 207}, "key": {unsafe.Offsetof(add.key), 208},
+		"tcp_ao_info_opt": {unsafe.Sizeof(info), 48}, "current_key": {unsafe.Offsetof(info.current), 6}, "pkt_good": {unsafe.Offsetof(info.counters), 8},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %d, want %d", name, c[0], c[1])
+		}
+	}
+}
+
+// socketOf a listener or connection.
+func socketOf(t *testing.T, s syscall.Conn) syscall.RawConn {
+	t.Helper()
+	raw, err := s.SyscallConn()
+	must(t, err)
+	return raw
+}
+
+// Without TCP-AO in the kernel there is no session, and the operator hears what to do.
+func TestAOMissing(t *testing.T) {
+	t.Parallel()
+	if HasAO() {
+		return
+	}
+	r := newReflector(t, "127.0.0.1:0")
+	c := config(r)
+	c.Reflectors[0].AOKeys = []AOKey{{Key: "secret", Algorithm: HMACSHA1}}
+	w := watch(t, c)
+	w.until("words about the kernel", func() bool {
+		return strings.Contains(w.lastError(), "this kernel has no TCP-AO: use Linux 6.7 or newer")
+	})
+	must(t, r.listener.(*net.TCPListener).SetDeadline(time.Now().Add(100*time.Millisecond)))
+	if conn, err := r.listener.Accept(); err == nil {
+		_ = conn.Close()
+		t.Error("the speaker connected without TCP-AO")
+	}
+}
+
+// the other side of a key.
+func (k AOKey) other() AOKey {
+	k.SendID, k.ReceiveID = k.ReceiveID, k.SendID
+	return k
+}
+
+// What fits comes up. What does not has no connection, and the operator hears what was tried.
+func TestAO(t *testing.T) {
+	t.Parallel()
+	if !HasAO() {
+		t.Skip("this kernel has no TCP-AO (CONFIG_TCP_AO); TestAOInGuest runs this on one that has")
+	}
+	key := AOKey{Key: "secret", SendID: 0, ReceiveID: 255, Algorithm: HMACSHA1}
+	second := AOKey{Key: strings.Repeat("s", 80), SendID: 7, ReceiveID: 7, Algorithm: AES128CMAC}
+	with := func(change func(*AOKey)) []AOKey {
+		k := key
+		change(&k)
+		return []AOKey{k}
+	}
+	for name, c := range map[string]struct {
+		address     string
+		has         []AOKey // the reflector
+		hasPassword string
+		keys        []AOKey // the speaker
+		password    string
+		want        string // of the error; empty: it works
+	}{
+		"the same": {has: []AOKey{key}, keys: []AOKey{key}}, "the same, IPv6": {address: "::1", has: []AOKey{key}, keys: []AOKey{key}},
+		"AES":                         {has: []AOKey{second}, keys: []AOKey{second}},
+		"two keys":                    {has: []AOKey{second, key}, keys: []AOKey{key, second}},
+		"the reflector has dropped 1": {has: []AOKey{second}, keys: []AOKey{key, second}},
+		"the reflector has 1 alone":   {has: []AOKey{key}, keys: []AOKey{key, second}},
+		"another key":                 {has: []AOKey{key}, keys: with(func(k *AOKey) { k.Key = "Secret" }), want: "TCP-AO key that was tried, hmac-sha-1-96, with receive ID 0 and send ID 255"},
+		"another send ID":             {has: []AOKey{key}, keys: with(func(k *AOKey) { k.SendID = 1 }), want: "with receive ID 1 and send ID 255"},
+		"another receive ID":          {has: []AOKey{key}, keys: with(func(k *AOKey) { k.ReceiveID = 1 }), want: "with receive ID 0 and send ID 1"},
+		"another algorithm":           {has: []AOKey{key}, keys: with(func(k *AOKey) { k.Algorithm = AES128CMAC }), want: "TCP-AO key that was tried, aes-128-cmac-96"},
+		"the reflector has none":      {keys: []AOKey{key}, want: "TCP-AO key"},
+		"the reflector has TCP-MD5":   {hasPassword: "secret", keys: []AOKey{key}, want: "TCP-AO key"},
+		"the speaker has TCP-MD5":     {has: []AOKey{key}, password: "secret", want: "TCP-MD5 password"},
+		"the speaker has none":        {has: []AOKey{key}, want: "no answer in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.address == "" {
+				c.address = "127.0.0.1"
+			}
+			at := netip.MustParseAddr(c.address)
+			r := newReflector(t, net.JoinHostPort(c.address, "0"))
+			raw := socketOf(t, r.listener.(*net.TCPListener))
+			for _, k := range c.has {
+				must(t, addKey(raw, at, k.other(), 0))
+			}
+			if c.hasPassword != "" {
+				must(t, setPassword(raw, at, c.hasPassword))
+			}
+			cfg := config(r)
+			cfg.Reflectors[0].AOKeys, cfg.Reflectors[0].Password, cfg.Reflectors[0].DialTime = c.keys, c.password, time.Second
+			w := watch(t, cfg)
+			if c.want == "" {
+				r.greet()
+				w.event("up", 1)
+				return
+			}
+			w.until("words about the key", func() bool { return strings.Contains(w.lastError(), c.want) })
+			must(t, r.listener.(*net.TCPListener).SetDeadline(time.Now().Add(20*time.Millisecond)))
+			if conn, err := r.listener.Accept(); err == nil {
+				_ = conn.Close()
+				t.Error("there is a connection")
+			}
+		})
+	}
+}
+
+// The reflector changes its key while the session is up. Both directions change, and the next session begins with the new key.
+func TestAORollover(t *testing.T) {
+	t.Parallel()
+	if !HasAO() {
+		t.Skip("this kernel has no TCP-AO (CONFIG_TCP_AO); TestAOInGuest runs this on one that has")
+	}
+	at := netip.MustParseAddr("127.0.0.1")
+	keys := []AOKey{{Key: "this year's", SendID: 1, ReceiveID: 101, Algorithm: HMACSHA1}, {Key: "next year's", SendID: 2, ReceiveID: 102, Algorithm: AES128CMAC}}
+	r := newReflector(t, "127.0.0.1:0")
+	r.hold = 3
+	listener := socketOf(t, r.listener.(*net.TCPListener))
+	for _, k := range keys {
+		must(t, addKey(listener, at, k.other(), 0))
+	}
+	c := config(r)
+	c.Reflectors[0].AOKeys = keys
+	w := watch(t, c)
+	r.greet()
+	shows := func(ids string) func() bool {
+		return func() bool {
+			return strings.Contains(strings.Join(w.speaker.Sessions()[0].Agreed, "; "), "TCP-AO: "+ids)
+		}
+	}
+	w.event("up", 1)
+	w.until("the first key", shows("send ID 1, receive ID 101"))
+	ended, alive := make(chan struct{}), sync.WaitGroup{}
+	alive.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(500 * time.Millisecond):
+				r.say(wire.NewBGPKeepAliveMessage())
+			}
+		}
+	})
+	stop := sync.OnceFunc(func() { close(ended); alive.Wait() })
+	defer stop()
+
+	conn := socketOf(t, r.conn.(*net.TCPConn))
+	must(t, setOption(conn, tcpAOInfo, &aoOptions{set: aoSetNext, next: 2}))
+	w.until("the second key", shows("send ID 2, receive ID 102"))
+	w.until("the reflector signs with it too", func() bool {
+		var got *syscall.IPMreq
+		var err error
+		must(t, conn.Control(func(fd uintptr) { got, err = syscall.GetsockoptIPMreq(int(fd), syscall.IPPROTO_TCP, tcpAOInfo) }))
+		must(t, err)
+		return got.Interface[2] == 102
+	})
+	w.event("down", 0)
+
+	stop()
+	must(t, r.conn.Close())
+	w.event("down", 1)
+	r.greet()
+	w.event("up", 2)
+	if !shows("send ID 2, receive ID 102")() {
+		t.Errorf("the next session: %v", w.speaker.Sessions()[0].Agreed)
+	}
+}
+
+// The tests above in the lab's machine of the kernel that has TCP-AO.
+func TestAOInGuest(t *testing.T) {
+	rung.VM(t)
+	dir := t.TempDir()
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	files = slices.DeleteFunc(files, func(f string) bool { return f == "gobgp_test.go" || f == "bench_test.go" }) // gobgp's server would make it three times as large
+	build := exec.Command("go", append([]string{"test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "tests")}, files...)...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	binary, err := os.ReadFile(filepath.Join(dir, "tests"))
+	must(t, err)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err = z.Write(binary)
+	must(t, errors.Join(err, z.Close()))
+	var steps strings.Builder
+	for part := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(packed.Bytes())), 100_000) { // a command has up to 128 KB
+		fmt.Fprintf(&steps, "      - echo %s >> /tmp/tests.gz.64\n", part)
+	}
+	file := filepath.Join(dir, "tcp-ao.yaml")
+	must(t, os.WriteFile(file, []byte(`name: tcp-ao
+group: test
+question: Do sessions with TCP-AO come up, and no others?
+kernel: "7.2"
+links:
+  line: {ends: [host, neighbour], rate_mbps: 10, delay_ms: 1, queue_packets: 10}
+nodes:
+  host:
+    run:
+`+steps.String()+`      - |
+        ip link set lo up
+        cd /tmp && base64 -d tests.gz.64 | gunzip > tests && chmod +x tests
+        ./tests -test.v -test.run '^TestAO(|Layout|Missing|Rollover)$$' > said && ! grep SKIP said || { uname -r; grep -v -e PASS -e === said; exit 1; } >&2
+apps:
+  probe: {type: ping, from: host, to: neighbour, gap_ms: 1, count: 1}
+bounds:
+  - {expect: probe.lost_percent == 0, because: the tests ran before}
+`), 0o644))
+	if out, err := exec.Command("go", "run", "../../cmd/plait", "lab", "run", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out[max(0, len(out)-3000):]) // the parts of the file are before what the tests say
+	}
+}
