@@ -51,7 +51,11 @@ const (
 	Ambiguous       // several subflows have this id
 	Unmanaged       // its socket does not use the congestion control plait: nothing would keep it fair
 	Full            // the sender has as many flows as it takes
+	Resting         // copies are taken for it, and its window would gain nothing from them now
 )
+
+// takes says whether copies are taken.
+func (s State) takes() bool { return s == Known || s == Resting }
 
 func (s State) String() string {
 	switch s {
@@ -67,6 +71,8 @@ func (s State) String() string {
 		return "the sender's socket does not use the congestion control plait (held out, chosen by the application, or given back): nothing would keep it fair"
 	case Full:
 		return "the sender has no room for more flows"
+	case Resting:
+		return "the sender takes copies, and has no use for them now"
 	}
 	return fmt.Sprintf("the sender says %d, which this version does not know", uint8(s))
 }

@@ -69,6 +69,8 @@ type Decision struct {
 	Ask bool
 	// Copy its acknowledgements.
 	Copy bool
+	// Rest: few of them, until a loss or a pause, for the sender has no use for more now.
+	Rest bool
 	// Because is why, in words.
 	Because string
 }
@@ -165,9 +167,9 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 	switch {
 	case !ok:
 		return Decision{Because: why}
-	case f.Told.State == Known && fresh:
+	case f.Told.State.takes() && fresh:
 		s.copying, s.answered, s.since = true, false, now
-		return Decision{Ask: true, Copy: true, Because: why}
+		return Decision{Ask: true, Copy: true, Rest: f.Told.State == Resting, Because: why}
 	case f.Told.State == Unasked || !fresh:
 		return Decision{Ask: true, Because: why + "; the sender has not said yet whether it takes copies"}
 	}
@@ -191,7 +193,7 @@ func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 		return s.stop(now, unfair)
 	case slow > 0 && (quick >= slow || float64(slow) < least*float64(quick)):
 		return s.stop(now, fmt.Sprintf("%s: less than %g times as long by now", f.trips(), least))
-	case f.Told.State != Known:
+	case !f.Told.State.takes():
 		return s.stop(now, f.Told.State.String())
 	}
 	if f.Answer != s.answer {
@@ -203,5 +205,8 @@ func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 	if f.Told.LeadUs > 0 {
 		lead = fmt.Sprintf("; copies arrive %s before their twins", ms(time.Duration(f.Told.LeadUs)*time.Microsecond))
 	}
-	return Decision{Ask: true, Copy: true, Because: f.trips() + lead}
+	if f.Told.State == Resting {
+		lead += "; " + Resting.String()
+	}
+	return Decision{Ask: true, Copy: true, Rest: f.Told.State == Resting, Because: f.trips() + lead}
 }

@@ -92,12 +92,13 @@ func TestDecideBegin(t *testing.T) {
 		{"unfair", slow, answered(20*time.Millisecond, false), 1, Known, false, false, "does not correct"},
 		{"not asked yet", slow, quick, 0, Unasked, true, false, "has not said yet"},
 		{"known", slow, quick, 1, Known, true, true, "250.0 ms over dsl, 20.0 ms over lte"},
+		{"of no use now", slow, quick, 1, Resting, true, true, "250.0 ms over dsl"},
 		{"held out", slow, quick, 1, Unmanaged, true, false, "held out"},
 		{"a later version's word", slow, quick, 1, 77, true, false, "says 77"},
 	} {
 		var s Flow
 		d := s.Decide(begin, DefaultRatio, Facts{Slow: c.slow, Quick: c.quick, SlowLink: "dsl", QuickLink: "lte", Answer: c.answer, Told: Told{State: c.state}})
-		if d.Ask != c.ask || d.Copy != c.copied || !strings.Contains(d.Because, c.because) {
+		if d.Ask != c.ask || d.Copy != c.copied || d.Rest != (c.state == Resting) || !strings.Contains(d.Because, c.because) {
 			t.Errorf("%s: got %+v, want ask %v, copy %v, because %q", c.name, d, c.ask, c.copied, c.because)
 		}
 	}
@@ -115,6 +116,22 @@ func copying(s *Flow, n int) (now time.Time, f Facts) {
 		s.Decide(now, DefaultRatio, f)
 	}
 	return now, f
+}
+
+// A flow that is copied rests as long as its sender has no use for copies.
+func TestDecideRest(t *testing.T) {
+	var s Flow
+	now, f := copying(&s, 5)
+	for _, c := range []struct {
+		state State
+		rest  bool
+	}{{Resting, true}, {Resting, true}, {Known, false}} {
+		now = now.Add(time.Second)
+		f.Answer, f.Sent, f.Told.Copies, f.Told.State = f.Answer+1, f.Sent+20, f.Told.Copies+20, c.state
+		if d := s.Decide(now, DefaultRatio, f); !d.Copy || d.Rest != c.rest || strings.Contains(d.Because, "no use for them now") != c.rest {
+			t.Errorf("the sender says %d: %+v", c.state, d)
+		}
+	}
 }
 
 func TestDecideStop(t *testing.T) {

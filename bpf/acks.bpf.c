@@ -14,6 +14,10 @@
 #define NSEC_PER_USEC 1000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
+/* Of a flow that rests a copy goes as often as this; and all of them for some time after a loss, or after a pause, for then the sender's window may grow. */
+#define REST_NS (50000000ULL)
+#define AWAKE_NS (5000000000ULL)
+#define PAUSE_NS (1000000000ULL)
 
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
 enum { TCX_DROP = 2, AF_INET = 2 };
@@ -138,6 +142,31 @@ static __noinline int ack_kind(struct __sk_buff *skb, const struct segment *seg,
 }
 
 /*
+ * Whether an ACK that this host sends has SACK blocks (RFC 2018): it lacks something. Where they are is as tcp_options_write has it (net/ipv4/tcp_output.c), behind the
+ * timestamps; to look for them is more than the verifier takes.
+ */
+static __always_inline bool tells_of_loss(struct __sk_buff *skb, const struct segment *seg)
+{
+	__u8 o[16];
+
+	return seg->options_bytes > sizeof(o) && load(skb, seg->options, o, sizeof(o)) && o[12] == 1 && o[13] == 1 && o[14] == 5;
+}
+
+/* Whether an ACK of this flow is copied now. */
+static __always_inline bool is_due(struct __sk_buff *skb, const struct segment *seg, struct plait_ack_route *r, int kind)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (tells_of_loss(skb, seg) || now - r->seen_at_ns > PAUSE_NS)
+		r->woken_at_ns = now;
+	r->seen_at_ns = now;
+	if (r->rests && kind != SIGNAL_ACK && now - r->woken_at_ns > AWAKE_NS && now - r->copied_at_ns < REST_NS)
+		return false;
+	r->copied_at_ns = now;
+	return true;
+}
+
+/*
  * The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. It takes an Ethernet header
  * off (__bpf_redirect_neigh in net/core/filter.c) and drops what has none: links like PPP, LTE and tunnels send without one.
  */
@@ -149,12 +178,13 @@ int plait_ack_sent(struct __sk_buff *skb)
 	struct segment seg;
 	__u32 zero = 0, network, bytes, tsval, *sending;
 	bool four;
+	int kind;
 
 	if (!plait_ack_any || !parse(skb, &seg, true) || seg.payload)
 		return TCX_NEXT;
 	r = bpf_map_lookup_elem(&plait_ack_routes, &seg.key);
 	sending = bpf_map_lookup_elem(&plait_ack_sending, &zero);
-	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !ack_kind(skb, &seg, &tsval))
+	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !(kind = ack_kind(skb, &seg, &tsval)) || !is_due(skb, &seg, r, kind))
 		return TCX_NEXT;
 	network = network_offset(skb);
 	if (network && network != ETHERNET_BYTES)

@@ -21,6 +21,9 @@ enum { PLAIT_ACK_MAGIC0 = 0x70, PLAIT_ACK_MAGIC1 = 0x41, PLAIT_ACK_VERSION = 1 }
 /* How a flow's ACKs are copied. */
 struct plait_ack_route {
 	__u64 copies; /* made so far */
+	__u64 copied_at_ns; /* the last one */
+	__u64 seen_at_ns;   /* the last ACK */
+	__u64 woken_at_ns;  /* when something was seen after which copies may be of use again */
 	__u8 source[16]; /* of the copies */
 	__u8 destination[16];
 	__u8 next_hop[16]; /* on the quick link: a gateway, or the destination itself */
@@ -29,7 +32,8 @@ struct plait_ack_route {
 	__u16 source_port;
 	__u16 destination_port;
 	__u8 id;
-	__u8 pad[3];
+	__u8 rests; /* 1: the sender has no use for copies now; a few keep its measurement of them */
+	__u8 pad[2];
 };
 
 /* How a copy tells which socket it is for, and where it must come from: whoever sends from another address has no part in it. */

@@ -51,6 +51,9 @@ type AcksPlaitAckNative struct {
 type AcksPlaitAckRoute struct {
 	_               structs.HostLayout
 	Copies          uint64
+	CopiedAtNs      uint64
+	SeenAtNs        uint64
+	WokenAtNs       uint64
 	Source          [16]uint8
 	Destination     [16]uint8
 	NextHop         [16]uint8
@@ -59,7 +62,8 @@ type AcksPlaitAckRoute struct {
 	SourcePort      uint16
 	DestinationPort uint16
 	Id              uint8
-	Pad             [3]uint8
+	Rests           uint8
+	Pad             [2]uint8
 }
 
 // Names of all BPF objects in the ELF.

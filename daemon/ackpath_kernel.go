@@ -82,7 +82,7 @@ func (a *ackPrograms) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error {
 	routes := a.Maps[bpf.AcksMapPlaitAckRoutes]
 	var before bpf.AckRoute
 	known := routes.Lookup(&flow, &before) == nil
-	to.Copies = before.Copies
+	to.Copies, to.CopiedAtNs, to.SeenAtNs, to.WokenAtNs = before.Copies, before.CopiedAtNs, before.SeenAtNs, before.WokenAtNs
 	if err := routes.Put(&flow, &to); err != nil {
 		return fmt.Errorf("write how a flow's ACKs are copied: %w", err)
 	}

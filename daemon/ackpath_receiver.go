@@ -246,6 +246,9 @@ func (r *ackReceiver) act(now time.Time) error {
 		w, socket := r.ways[f.quick], r.sockets[f.quick.helloKey]
 		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link),
 			Token: f.name.Token, Id: f.name.ID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
+		if f.decision.Rest {
+			to.Rests = 1
+		}
 		if f.copied != nil && *f.copied == to {
 			continue
 		}

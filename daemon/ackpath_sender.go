@@ -30,6 +30,8 @@ const (
 	searchEvery = 50 * time.Millisecond
 	// reviewEvery is how often the sockets of flows that are taken are looked at again: their congestion control may have changed.
 	reviewEvery = 2 * time.Second
+	// judgeEvery is how long it takes at the least to see that a flow has no use for copies: hellos about a new one come more often.
+	judgeEvery = time.Second / 2
 )
 
 // takenFlow is a subflow of this host for which copies of ACKs are taken.
@@ -41,6 +43,22 @@ type takenFlow struct {
 	interfaces []int // its ACKs and their copies enter by
 	leads      uint32
 	measured   time.Time // the last of leads
+	copies     uint64    // when rests was set last
+	used       uint64
+	judged     time.Time
+	rests      bool
+}
+
+// isResting says whether the socket was given none of the copies that came since the flow was last judged; without any, what was said before.
+func (t *takenFlow) isResting(now time.Time, l bpf.AckLead) bool {
+	if now.Sub(t.judged) < judgeEvery {
+		return t.rests
+	}
+	if l.Copies != t.copies {
+		t.rests = l.Used == t.used
+	}
+	t.copies, t.used, t.judged = l.Copies, l.Used, now
+	return t.rests
 }
 
 // lead is what is known of the flow's now, 0 if nothing is: twins that do not come any more, or by another interface, leave the last one in the kernel.
@@ -223,6 +241,9 @@ func (s *ackSender) answer(now time.Time, from netip.Addr, link int, b []byte) [
 		if t := s.taken[n]; t != nil && told.State == ackpath.Known {
 			if l, err := s.kernel.lead(t.key); err == nil {
 				told.Copies, told.Late, told.LeadUs = uint32(l.Copies), uint32(l.Late), t.lead(now, l)
+				if t.isResting(now, l) {
+					told.State = ackpath.Resting
+				}
 			}
 		} else if t != nil && t.from == from {
 			s.drop(n, told.State.String())

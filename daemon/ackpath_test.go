@@ -119,9 +119,12 @@ func TestAckSender(t *testing.T) {
 	if len(k.names) != 1 || k.names[bpfName(name(0), quick)] != key || !maps.Equal(k.heard, map[int]bool{3: true, 4: true}) {
 		t.Errorf("the kernel has %v at interfaces %v, want the first flow at those of its hellos and its ACKs", k.names, k.heard)
 	}
-	for i := range 6 { // a second each: nothing is measured after the first
-		k.leads[key] = bpf.AckLead{Copies: 10 + uint64(i), Late: 2, Leads: 4, LeadUs: 90_000}
+	for i, used := range []uint64{1, 2, 2, 2, 2, 3} { // a second each: nothing is measured after the first
+		k.leads[key] = bpf.AckLead{Copies: 10 + uint64(i), Used: used, Late: 2, Leads: 4, LeadUs: 90_000}
 		want := ackpath.Told{Name: name(0), State: ackpath.Known, Copies: 10 + uint32(i), Late: 2, LeadUs: 90_000}
+		if 2 <= i && i <= 4 {
+			want.State = ackpath.Resting
+		}
 		if time.Duration(i)*time.Second > leadFor {
 			want.LeadUs = 0
 		}

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+)
+
+// rest makes the flow one that rests, and was woken long ago.
+func (a *ackPair) rest() {
+	a.Helper()
+	r, _ := a.counted()
+	var now unix.Timespec
+	a.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+	r.Rests, r.SeenAtNs, r.WokenAtNs = 1, uint64(now.Nano()), 0
+	a.must(a.receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(a.there, &r))
+}
+
+// write sends something that is acknowledged at once, 60 times, and says how many ACKs came, how many copies, and how many there would be of a flow that rests.
+func (a *ackPair) write(b []byte) (acks, copies, resting uint64) {
+	a.Helper()
+	r, l := a.counted()
+	began := time.Now()
+	for range 60 {
+		_, err := a.served.Write(b)
+		a.must(err)
+		time.Sleep(5 * time.Millisecond)
+	}
+	resting = uint64(time.Since(began)/(50*time.Millisecond)) + 2
+	a.eventually(10*time.Second, "all ACKs have come", func() bool {
+		unacked, err := unix.IoctlGetInt(a.socket(), unix.SIOCOUTQ)
+		a.must(err)
+		return unacked == 0
+	})
+	time.Sleep(100 * time.Millisecond) // what is a duplicate is on its way still
+	r2, l2 := a.counted()
+	return uint64(l2.Natives - l.Natives), r2.Copies - r.Copies, resting
+}
+
+// Of a flow whose sender has no use for copies few are made; after a loss, or a pause, all.
+func TestACKCopiesRest(t *testing.T) {
+	h := newNamespace(t)
+	far := h.second("-s")
+	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
+	segment := bytes.Repeat([]byte("lose one "), 300) // two packets
+	var losing atomic.Bool
+	go slowly(near, distant, 20*time.Millisecond, nil)
+	go slowly(distant, near, 0, func(b []byte) bool { return len(b) > 1000 && losing.Swap(false) })
+	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
+	a := newAckPair(h, far, "4")
+	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
+
+	h.must(a.sender.Maps[bpf.AcksMapPlaitAckNatives].Put(uint32(a.socket()), bpf.AckNative{Closed: 1})) // so its round trip is that of the slow way
+	if acks, copies, _ := a.write(segment); acks < 30 || copies != acks {
+		t.Errorf("%d copies of %d ACKs, want all, and 30 at the least", copies, acks)
+	}
+	a.rest()
+	if acks, copies, most := a.write(segment); copies > most || copies == 0 || acks < 2*most {
+		t.Errorf("at rest %d copies of %d ACKs, want 1 to %d", copies, acks, most)
+	}
+	losing.Store(true)
+	if acks, copies, most := a.write(segment); copies < 2*most || losing.Load() {
+		t.Errorf("after a loss %d copies of %d ACKs, want at least %d", copies, acks, 2*most)
+	}
+	a.rest()
+	time.Sleep(1100 * time.Millisecond)
+	if acks, copies, _ := a.write(segment); copies != acks {
+		t.Errorf("after a pause %d copies of %d ACKs, want all", copies, acks)
+	}
+}
