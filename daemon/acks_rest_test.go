@@ -61,8 +61,16 @@ func TestACKCopiesRest(t *testing.T) {
 	if acks, copies, _ := a.write(segment); acks < 30 || copies != acks {
 		t.Errorf("%d copies of %d ACKs, want all, and 30 at the least", copies, acks)
 	}
-	a.rest()
-	if acks, copies, most := a.write(segment); copies > most || copies == 0 || acks < 2*most {
+	var acks, copies, most uint64
+	for range 5 { // on a busy machine an ACK is so late now and then that a segment is sent again, of which the next ACK tells as of a loss
+		before := far.counter("TcpRetransSegs")
+		a.rest()
+		acks, copies, most = a.write(segment)
+		if far.counter("TcpRetransSegs") == before {
+			break
+		}
+	}
+	if copies > most || copies == 0 || acks < 2*most {
 		t.Errorf("at rest %d copies of %d ACKs, want 1 to %d", copies, acks, most)
 	}
 	losing.Store(true)
