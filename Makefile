@@ -51,7 +51,7 @@ fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 
 lint: ## Run the linters
 	@scripts/bootstrap go lint
-	shellcheck scripts/* packaging/{deb,try,try-guest} .ci/run egress/render/testdata/*.sh
+	shellcheck scripts/* packaging/{deb,licences,try,try-guest} .ci/run egress/render/testdata/*.sh
 	$(GO) run $(GOLANGCI_LINT) run ./...
 
 help: ## Show this list

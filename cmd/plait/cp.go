@@ -27,6 +27,7 @@ func (f *farFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
 	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
 	c.Flags().StringVar(&f.carrier, "carrier", "", "what goes over each link: tcp (TLS over TCP), quic (over UDP) or sctp (TLS over SCTP) (default tcp)")
+	completeFlag(c, "carrier", func() []string { return []string{string(stripe.TCP), string(stripe.QUIC), string(stripe.SCTP)} })
 }
 
 func (f *farFlags) options() (o ssh.Options, err error) {

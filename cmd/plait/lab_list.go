@@ -56,6 +56,8 @@ func newLabShow() *cobra.Command {
 		Use:   "show NAME|FILE",
 		Short: "Draw an experiment's topology and list its cells' parameters and bounds",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: completeExperiment,
 		RunE: func(_ *cobra.Command, args []string) error {
 			e, err := experiment.Load(args[0], o)
 			if err != nil {

@@ -51,9 +51,12 @@ func newLabRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [NAME|FILE...]",
 		Short: "Run experiments and evaluate their bounds",
+		Long: "Run experiments, by name or from files, each cell in a virtual machine of its own, several at a time, and evaluate their bounds.\n\n" +
+			"Exit status: 0 all bounds hold, 1 a bound does not hold, 2 bad input, 3 a precondition failed, 130 interrupted; what has finished is written.",
 		Example: `  plait lab run tcp-single
   plait lab run tcp-single --set rate=5,50 --seeds 5 --json result.json
   plait lab run --group stock --report stock.html`,
+		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
 			names, err := f.choose(args)
 			if err != nil {
@@ -64,6 +67,7 @@ func newLabRun() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&f.group, "group", "", "run all of plait's own experiments of this `group`")
+	completeFlag(c, "group", groups)
 	c.Flags().BoolVar(&f.all, "all", false, "run all of plait's own experiments")
 	return c
 }

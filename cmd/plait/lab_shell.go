@@ -19,6 +19,8 @@ func newLabShell() *cobra.Command {
 		Use:   "shell NAME|FILE",
 		Short: "Open a shell inside an experiment's running topology, in real time",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
 			e, err := experiment.Load(args[0], o)
 			if err != nil {
@@ -63,5 +65,6 @@ func newLabImage() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&kernel, "kernel", image.DefaultKernel, "kernel generation: 6.1 (Debian 12), 6.12 (Debian 13) or 7.2 (Debian 13 backports)")
+	completeFlag(c, "kernel", image.Kernels)
 	return c
 }

@@ -34,13 +34,18 @@ var errInterrupted = errors.New("interrupted")
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "plait",
-		Short:         "Weave every path a Linux host has into one fast, steady connection",
+		Use:   "plait",
+		Short: "Weave every path a Linux host has into one fast, steady connection",
+		Long: `plait measures what each path of a Linux host does, and picks while connections run.
+
+    plait up     the congestion control of each connection; a content server's BGP exits; ACKs over the quicker link
+    plait cp     files over all links of two hosts at once, without root; pipe and stripe proxy for everything else
+    plait lab    questions about networks, answered by real kernels in virtual time`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newCp(), newPipe(), newLinks(), newStripe())
+	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newCp(), newPipe(), newLinks(), newStripe(), newMan())
 	return root
 }
 

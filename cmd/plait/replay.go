@@ -59,6 +59,7 @@ func newReplay() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object per line, with all scores")
 	c.Flags().BoolVar(&all, "all", false, "print every sample, not only changes")
 	_ = c.MarkFlagRequired("policy")
+	completeFlag(c, "policy", congestion.Names)
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plait.dev/plait/congestion"
 	"plait.dev/plait/daemon"
 )
 
@@ -51,6 +52,7 @@ func newUp() *cobra.Command {
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and log to standard error")
 	flags.BoolVar(&f.overrides.Observe, "observe", false, "leave the connections alone, and say what would be done")
 	flags.StringVar(&f.overrides.Policy, "policy", "", "choose by this `policy` where no rule names one (default: as configured)")
+	completeFlag(c, "policy", congestion.Names)
 	flags.StringVar(&f.signalLog, "signal-log", "", "write every sample to this `file`, for plait replay")
 	flags.StringVar(&f.log, "log", "/var/log/plait.log", "in the background, log to this `file`")
 	return c
