@@ -10,7 +10,7 @@ import (
 // conditions are what a run's numbers depend on besides its parameters, variant and seed: name and value of each.
 func conditions(f *result.File) [][2]string {
 	p := f.Provenance
-	return [][2]string{{"experiment file", f.Experiment.Source}, {"command line", p.Command}, {"guest image", p.Image}, {"kernel", p.Kernel},
+	return [][2]string{{"experiment file", f.Experiment.Source}, {"command line", p.Command}, {"guest image or build of plait", p.Image}, {"kernel", p.Kernel},
 		{"emulator", p.QEMU}, {"clock", p.ClockBase}}
 }
 

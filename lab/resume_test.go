@@ -62,7 +62,7 @@ func TestResumeOtherConditions(t *testing.T) {
 		want   string
 	}{
 		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file,"},
-		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image,"},
+		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image or build of plait,"},
 		{func(f *result.File) { f.Provenance.Command += " --set a=1" }, "another command line,"},
 	} {
 		f := written(t)

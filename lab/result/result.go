@@ -95,7 +95,7 @@ type Provenance struct {
 	Seeds []int `json:"seeds"`
 	// Kernel release of the guest (uname -r).
 	Kernel string `json:"kernel"`
-	// Image is the SHA-256 of the guest image: kernel, root file system and agent.
+	// Image is the SHA-256 of the guest image: kernel, root file system and agent, which is the build of plait that ran.
 	Image string `json:"image"`
 	// Plait is the version of plait.
 	Plait string `json:"plait"`
