@@ -18,10 +18,6 @@ import (
 )
 
 const (
-	// settleAfter is how long the first reflector may take to tell all its routes of a family (End-of-RIB); settleQuiet is how long the next family may
-	// take then. Until they are over the kernel keeps what a plait before this one left.
-	settleAfter = 30 * time.Second
-	settleQuiet = time.Second
 	// repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
 	repairEvery = 10 * time.Second
 	// lookEvery is how often the flows' counters are read, unless that takes more than a fiftieth of the time.
@@ -41,7 +37,8 @@ type exits struct {
 	saved   string          // where the path manager there was is kept
 	memory  string          // where what was found out about prefixes is kept
 	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
-	quiet   *time.Timer     // ends when the reflectors have told all, as far as can be told
+	telling *telling        // until the reflectors have told all; for the one goroutine that hears them
+	quiet   *time.Timer     // ends then
 	running sync.WaitGroup  // what run starts
 
 	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
@@ -140,6 +137,11 @@ func (x *exits) tell(changes []egress.Change) {
 }
 
 func (x *exits) handle(event bgp.Event) {
+	if !x.settled.Load() {
+		if wait, is := x.telling.hear(event, time.Now()); is {
+			x.quiet.Reset(wait)
+		}
+	}
 	switch e := event.(type) {
 	case bgp.Up:
 		x.logf("session with reflector %v is up", e.Reflector)
@@ -147,8 +149,6 @@ func (x *exits) handle(event bgp.Event) {
 		x.logf("session with reflector %v is down: %s; %d of its routes are kept for now", e.Reflector, e.Reason, e.Kept)
 	case bgp.Routes:
 		x.routes(e.Updates)
-	case bgp.EndOfRIB:
-		x.quiet.Reset(settleQuiet)
 	}
 }
 

@@ -78,7 +78,11 @@ func familyOf(f wire.Family) int { return slices.Index(wireFamilies[:], f) }
 type Event interface{ event() }
 
 // Up says that the session to a reflector is established. Its routes follow.
-type Up struct{ Reflector netip.Addr }
+type Up struct {
+	Reflector netip.Addr
+	// Agreed are the families it will tell of, by Family.
+	Agreed [families]bool
+}
 
 // Down says that an established session ended. Its routes are withdrawn in the Routes that follow, except Kept of them: those
 // stay until the reflector is back and has told all, or until the time it asked for has passed (graceful restart).

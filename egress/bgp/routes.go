@@ -151,7 +151,7 @@ func (s *session) up(a *agreement) {
 		out.State, out.Since, out.RouterID, out.Agreed = Established, time.Now(), a.reflector, a.words()
 	})
 	s.log.Info("BGP session is up", "agreed", a.words())
-	s.speaker.deliver(Up{s.reflector.Address})
+	s.speaker.deliver(Up{s.reflector.Address, a.agreed})
 	stale := 0
 	for f := range s.tables {
 		if !a.keeps[f] || !a.forwarding[f] {
