@@ -44,7 +44,7 @@ func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
 	}
 	x.plan.Apply(told)
 	x.config = c
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil, time.Time{}), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
 	return x
 }
 

@@ -126,10 +126,20 @@ type Worth struct {
 	open  map[uint32]*sampled // by connection
 }
 
-// NewWorth returns what a process before this one found out.
-func NewWorth(before []Known) *Worth {
+// earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// NewWorth returns what a process before this one found out. Its clock may have been ahead: nothing that it wrote lasts longer than it could have from now on.
+func NewWorth(before []Known, now time.Time) *Worth {
 	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}}
 	for _, k := range before {
+		k.Rest = min(max(k.Rest, 0), mostRest)
+		k.Since, k.Last, k.OneUntil = earlier(k.Since, now), earlier(k.Last, now), earlier(k.OneUntil, now.Add(k.Rest))
 		w.known[knownKey{k.Prefix, k.Strategy}] = &k
 	}
 	return w

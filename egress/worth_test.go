@@ -31,7 +31,8 @@ func TestWorth(t *testing.T) {
 		{Throughput, 1.3, "slower"}, {Throughput, 1, "no faster"}, {Throughput, 0.7, ""},
 		{Steady, 1.3, "slower"}, {Steady, 1, ""}, {Latency, 1, ""}, {Cheap, 1.3, "slower"},
 	} {
-		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		now := time.Unix(1e9, 0)
+		w := NewWorth(nil, now)
 		if got := feed(w, prefix, c.strategy, 5, c.managed*1e6, 1e6, &now); len(got) != 0 {
 			t.Errorf("%s: decided after 5 connections of each group: %+v", c.strategy, got)
 		}
@@ -47,7 +48,7 @@ func TestWorth(t *testing.T) {
 			t.Errorf("%s: one exit, and still compared: %+v", c.strategy, got)
 		}
 		// A process after this one knows it; the next rest is twice as long.
-		w = NewWorth(w.Known())
+		w = NewWorth(w.Known(), now)
 		if now = now.Add(firstRest); len(w.Tick(now)) != 1 || w.One(prefix, c.strategy) {
 			t.Errorf("%s: not tried again after %v", c.strategy, firstRest)
 		}
@@ -65,7 +66,8 @@ func TestWorth(t *testing.T) {
 func TestWorthChanges(t *testing.T) {
 	prefix := netip.MustParsePrefix("2001:db8:c::/48")
 	for _, s := range Strategies() {
-		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		now := time.Unix(1e9, 0)
+		w := NewWorth(nil, now)
 		for range 50 {
 			feed(w, prefix, s, 400, 0.7e6, 1e6, &now)
 		}
@@ -77,7 +79,8 @@ func TestWorthChanges(t *testing.T) {
 			t.Errorf("%s is worse now, and nothing changes: %+v", s, w.Known())
 		}
 	}
-	w, now := NewWorth(nil), time.Unix(1e9, 0)
+	now := time.Unix(1e9, 0)
+	w := NewWorth(nil, now)
 	feed(w, prefix, Throughput, 5, 0.7e6, 1e6, &now)
 	now = now.Add(trialFor)
 	if feed(w, prefix, Throughput, 4, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 9 {
@@ -90,7 +93,8 @@ func TestWorthByChance(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	worse, trials := 0, 300
 	for range trials {
-		w, now := NewWorth(nil), time.Unix(1e9, 0)
+		now := time.Unix(1e9, 0)
+		w := NewWorth(nil, now)
 		for range 60 {
 			for i := range 10 {
 				w.Transfer(uint32(i), netip.MustParsePrefix("192.0.2.0/24"), Steady, i%2 == 0, 1<<20, uint32(1e6*math.Exp(0.5*r.NormFloat64())), now)
@@ -108,12 +112,26 @@ func TestWorthByChance(t *testing.T) {
 }
 
 func TestWorthForgets(t *testing.T) {
-	w, now := NewWorth(nil), time.Unix(1e9, 0)
+	now := time.Unix(1e9, 0)
+	w := NewWorth(nil, now)
 	for i := range mostKnown + 1 {
 		w.Transfer(uint32(i), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, false, 1<<20, 1e6, now.Add(time.Duration(i)))
 	}
 	w.Tick(now.Add(time.Minute))
 	if n := len(w.Known()); n > mostKnown || n < mostKnown/2 {
 		t.Errorf("%d prefixes are known, want at most %d and most of them", n, mostKnown)
+	}
+}
+
+// What was written while the clock was ahead lasts no longer than if it had been right.
+func TestWorthClock(t *testing.T) {
+	prefix, now := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0)
+	ahead := now.Add(10 * 365 * 24 * time.Hour)
+	w := NewWorth([]Known{{Prefix: prefix, Strategy: Throughput, OneUntil: ahead, Rest: firstRest, Last: ahead}, {Prefix: prefix, Strategy: Steady, Since: ahead, Last: ahead}}, now)
+	if now = now.Add(firstRest); len(w.Tick(now)) != 1 || w.One(prefix, Throughput) {
+		t.Errorf("with one exit until %v, want until %v", w.Known()[0].OneUntil, now)
+	}
+	if feed(w, prefix, Steady, 10, 1e6, 1e6, &now); w.Known()[1].Managed.Samples != 10 {
+		t.Errorf("%v samples, want 10", w.Known()[1].Managed.Samples)
 	}
 }

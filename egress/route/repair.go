@@ -69,7 +69,7 @@ func (k *Kernel) putBack(routes map[place]bool, entries iter.Seq[egress.Entry]) 
 }
 
 // Repair makes good what happened in the kernel since the last call, as far as Lost says it. Everything is compared, as by Reconcile, only when a link
-// that plait uses is back, when something that was missing may be there now, or when too much happened.
+// that plait uses is back or has other addresses, when something that was missing may be there now, or when too much happened.
 func (k *Kernel) Repair(entries iter.Seq[egress.Entry]) error {
 	began, l := time.Now(), k.watch.begin()
 	defer func() { k.watch.end(began) }()
@@ -78,7 +78,7 @@ func (k *Kernel) Repair(entries iter.Seq[egress.Entry]) error {
 	}
 	link, err := k.findLink(k.config.Interface)
 	switch {
-	case l.unknown || k.lacking || k.uses(l.links) || err == nil && link != k.link:
+	case l.unknown || k.lacking || k.uses(l.links) || k.uses(l.addressed) || err == nil && link != k.link:
 		return k.Reconcile(entries)
 	case !l.ends && len(l.routes) == 0: // a link or an address that is nothing to plait
 		return nil

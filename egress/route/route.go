@@ -63,8 +63,9 @@ type Kernel struct {
 	// rules and addresses are what there should be.
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
-	many      int  // routes of plait's there were when last looked
-	lacking   bool // the interface, the tunnel source or the way to a next hop was missing
+	taken     map[place]bool // somebody else's route was where one of plait's should be
+	many      int            // routes of plait's there were when last looked
+	lacking   bool           // the interface, the tunnel source or the way to a next hop was missing, or a step failed
 }
 
 // Open changes nothing yet. Without exits it is for Remove alone.
@@ -80,7 +81,7 @@ func Open(c Config) (*Kernel, error) {
 			return nil, fmt.Errorf("use tunnel source %v: it is an address of exit %s, whose rule would catch the encapsulated packets again; give another one", c.TunnelSource, e.Name)
 		}
 	}
-	k := &Kernel{config: c, lacking: true}
+	k := &Kernel{config: c, taken: map[place]bool{}, lacking: true}
 	var err error
 	if k.tunsrc, err = openTunsrc(); err != nil {
 		return nil, err
@@ -175,7 +176,11 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 		case c.New != nil && err == nil && c.Old == nil:
 			r = request{Add, to, "announced"}
 		case c.New != nil && err == nil:
-			r = request{Replace, to, fmt.Sprintf("a better route, or another SID or next hop; was %v%v", shown(c.Old.SID), shown(c.Old.NextHop))}
+			verb := Replace
+			if k.taken[to.place] { // the kernel would replace whosever is there
+				verb = Add
+			}
+			r = request{verb, to, fmt.Sprintf("a better route, or another SID or next hop; was %v%v", shown(c.Old.SID), shown(c.Old.NextHop))}
 		case c.Old != nil:
 			r = request{Delete, kernelRoute{place: placeFor(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")}
 		default:
@@ -207,10 +212,10 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	if err != nil {
 		return err
 	}
-	k.link, k.hops, k.nexthops = link, map[netip.Addr]hop{}, have.nexthops
 	if err := k.takeTunsrc(); err != nil {
 		return err
 	}
+	k.link, k.hops, k.nexthops, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[place]bool{}
 	k.lacking = false
 	var f failures
 	k.rules, k.addresses = k.ends(&f)

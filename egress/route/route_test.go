@@ -1,12 +1,15 @@
 package route
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress"
 )
@@ -240,5 +243,61 @@ func TestErrors(t *testing.T) {
 			return nil
 		})
 		n.same(c.want, n.everything(), before)
+	}
+}
+
+// A route of somebody else where a best path should be stays, whatever becomes of the best path, and gives way when it is gone.
+func TestForeignRoute(t *testing.T) {
+	for _, c := range []struct {
+		ip, prefix, via string
+		hops            []netip.Addr
+	}{{"-6", "2001:db8:c000::/48", "2001:db8:1:2::1", hops6}, {"-4", "198.51.100.0/24", "10.2.0.1", hops4}} {
+		t.Run(c.ip, func(t *testing.T) { foreignRoute(newNetwork(t), c.ip, c.prefix, c.via, c.hops) })
+	}
+}
+
+func foreignRoute(n *network, ip, prefix, via string, hops []netip.Addr) {
+	k := n.kernel(nil)
+	n.must(k.Reconcile(slices.Values([]egress.Entry{})))
+	shown := func() []string { return n.lines(ip + " route show " + prefix) }
+	n.ip("-n " + n.server + " " + ip + " route add " + prefix + " via " + via + " proto static metric 4112")
+	theirs := shown()
+	first, second := entry(0, prefix, hops[0]), entry(0, prefix, hops[1])
+	for _, change := range []egress.Change{{New: &first}, {Old: &first, New: &second}} {
+		if err := k.Apply([]egress.Change{change}); !errors.Is(err, unix.EEXIST) {
+			n.Errorf("%s: got %v, want that it is taken", ip, err)
+		}
+		n.same("beside somebody else's", shown(), theirs)
+	}
+	n.must(k.Apply([]egress.Change{{Old: &second}}))
+	n.same("withdrawn", shown(), theirs)
+	n.ip("-n " + n.server + " " + ip + " route del " + prefix)
+	for _, change := range []egress.Change{{New: &first}, {Old: &first, New: &second}} {
+		n.must(k.Apply([]egress.Change{change}))
+	}
+	if got := shown(); len(got) != 1 || got[0] == theirs[0] {
+		n.Errorf("%s: when theirs is gone there is %q, want plait's", ip, got)
+	}
+}
+
+// A file that was not written whole keeps plait neither from the kernel nor in it.
+func TestMemoryBroken(t *testing.T) {
+	n := newNetwork(t)
+	before := n.everything()
+	var journal []string
+	k := n.kernel(&journal)
+	n.must(os.WriteFile(k.config.Memory, []byte(`{"bef`), 0o600))
+	n.must(k.Reconcile(slices.Values(some())))
+	if len(journal) == 0 || !strings.Contains(journal[0], "the tunnel source before plait: read "+k.config.Memory) {
+		t.Errorf("the journal does not tell: %q", journal)
+	}
+	n.must(k.Remove())
+	n.same("after Remove", n.everything(), before)
+	n.must(k.Reconcile(slices.Values(some())))
+	n.must(os.WriteFile(k.config.Memory, nil, 0o600))
+	n.must(k.Remove())
+	n.same("after Remove without memory", n.everything(), before)
+	if _, err := os.Stat(k.config.Memory); err == nil {
+		t.Error("Remove left the file")
 	}
 }

@@ -172,9 +172,23 @@ func crowds(requests []request) map[crowd]*tally {
 	return out
 }
 
+// learn keeps what an answer says of the kernel: a place that is taken, which its owner may leave without an event, or that something is wrong which may pass.
+func (k *Kernel) learn(r request, s Step, err error) {
+	route, is := r.object.(kernelRoute)
+	switch {
+	case is && r.verb == Add && s.Verb == Add && errors.Is(err, unix.EEXIST):
+		k.taken[route.place] = true
+	case is && err == nil:
+		delete(k.taken, route.place)
+	case s.Err != nil:
+		k.lacking = true
+	}
+}
+
 // told notes what became of a request; of a crowd, when it was the last one.
 func (k *Kernel) told(r request, err error, many map[crowd]*tally) error {
 	s, c := settle(r, err), crowdOf(r)
+	k.learn(r, s, err)
 	t := many[c]
 	if t == nil {
 		return k.note(s)

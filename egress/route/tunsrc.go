@@ -72,7 +72,8 @@ func (t *tunsrc) set(a netip.Addr) error {
 	return err
 }
 
-// remembered reads the memory; none is no error.
+// remembered reads the memory; none is no error. One that cannot be understood must not keep the exits without
+// routes, nor plait in the kernel.
 func (k *Kernel) remembered() (memory, error) {
 	if k.config.Memory == "" {
 		return k.memory, nil
@@ -82,11 +83,12 @@ func (k *Kernel) remembered() (memory, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &m)
-	}
 	if err != nil {
-		return m, fmt.Errorf("read which tunnel source was there before plait: %w; if it was none, remove the file", err)
+		return m, fmt.Errorf("read which tunnel source was there before plait: %w", err)
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		_ = k.note(Step{Verb: Leave, Object: text("the tunnel source before plait"), Err: fmt.Errorf("read %s: %w; it is taken for none (::)", k.config.Memory, err)})
+		return memory{Before: netip.IPv6Unspecified(), Ours: k.config.TunnelSource}, nil
 	}
 	return m, nil
 }
@@ -98,7 +100,10 @@ func (k *Kernel) remember(m memory) error {
 	}
 	b, err := json.Marshal(m)
 	if err == nil {
-		err = os.WriteFile(k.config.Memory, b, 0o600)
+		err = os.WriteFile(k.config.Memory+".new", b, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(k.config.Memory+".new", k.config.Memory)
 	}
 	if err != nil {
 		return fmt.Errorf("note which tunnel source was there before plait: %w", err)
@@ -135,14 +140,14 @@ func (k *Kernel) takeTunsrc() error {
 // giveTunsrc puts back what was there, unless somebody else has set another since.
 func (k *Kernel) giveTunsrc() error {
 	m, err := k.remembered()
-	if err != nil || !m.Ours.IsValid() {
+	if err != nil {
 		return err
 	}
 	now, err := k.tunsrc.current()
 	if err != nil {
 		return err
 	}
-	if now == m.Ours {
+	if m.Ours.IsValid() && now == m.Ours {
 		err = k.note(Step{Verb: Replace, Object: text("tunnel source " + m.Before.String()), Reason: "it was there before plait", Err: k.tunsrc.set(m.Before)})
 	}
 	if err != nil {
@@ -151,6 +156,9 @@ func (k *Kernel) giveTunsrc() error {
 	k.memory = memory{}
 	if k.config.Memory != "" {
 		err = os.Remove(k.config.Memory)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
 }

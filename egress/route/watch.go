@@ -28,11 +28,13 @@ type losses struct {
 	ends    bool            // a rule, an address or a next hop of plait's was taken away
 	routes  map[place]bool  // so were these
 	links   map[uint32]bool // they are up again, with a carrier: the kernel had dropped their next hops, and says nothing of it
-	news    bool            // the host has another address
+	news    bool            // the host has another address, or one that can be used now
+	// addresses came to these links or went from them: with the last IPv4 address of a network the kernel drops the routes over it, and says nothing of it
+	addressed map[uint32]bool
 }
 
 func (l *losses) none() bool {
-	return !l.unknown && !l.ends && !l.news && len(l.routes) == 0 && len(l.links) == 0
+	return !l.unknown && !l.ends && !l.news && len(l.routes) == 0 && len(l.links) == 0 && len(l.addressed) == 0
 }
 
 // watch hears what others do to the kernel's routing state. Goroutine: run.
@@ -43,15 +45,16 @@ type watch struct {
 
 	mu      sync.Mutex // guards what follows
 	losses  losses
-	usable  map[uint32]bool // links, as their last event says
-	busy    bool            // a repair is under way
-	armed   bool            // lost gets one soon
-	next    time.Time       // the next repair begins no sooner
+	usable  map[uint32]bool        // links, as their last event says
+	held    map[kernelAddress]bool // addresses of others that came: the kernel tells of one again whenever its lifetime is extended
+	busy    bool                   // a repair is under way
+	armed   bool                   // lost gets one soon
+	next    time.Time              // the next repair begins no sooner
 	closing bool
 }
 
 func newWatch() *watch {
-	return &watch{lost: make(chan struct{}, 1), ended: make(chan struct{}), usable: map[uint32]bool{}}
+	return &watch{lost: make(chan struct{}, 1), ended: make(chan struct{}), usable: map[uint32]bool{}, held: map[kernelAddress]bool{}}
 }
 
 // openWatch subscribes. The socket with the port own is plait's: what it does is no event.
@@ -122,6 +125,30 @@ func (w *watch) takeLink(b []byte) {
 	w.usable[link] = usable
 }
 
+// takeAddress keeps that an address came or went.
+func (w *watch) takeAddress(b []byte, came bool) {
+	a, present, ours := readAddress(b)
+	switch {
+	case !present:
+		return
+	case ours:
+		w.losses.ends = w.losses.ends || !came
+		return
+	case came:
+		w.losses.news = true
+		if w.held[a] {
+			return
+		}
+		w.held[a] = true
+	default:
+		delete(w.held, a)
+	}
+	if w.losses.addressed == nil {
+		w.losses.addressed = map[uint32]bool{}
+	}
+	w.losses.addressed[a.link] = true
+}
+
 // takeRoute keeps a route that was deleted.
 func (w *watch) takeRoute(b []byte) {
 	r, _, ok := readRoute(b)
@@ -153,11 +180,8 @@ func (w *watch) take(m netlink.Message) {
 		_, _, ours = readNexthop(m.Data)
 	case unix.RTM_DELRULE:
 		_, _, ours = readRule(m.Data)
-	case unix.RTM_DELADDR:
-		_, _, ours = readAddress(m.Data)
-	case unix.RTM_NEWADDR:
-		_, _, mine := readAddress(m.Data)
-		w.losses.news = w.losses.news || !mine
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		w.takeAddress(m.Data, m.Header.Type == unix.RTM_NEWADDR)
 	}
 	w.losses.ends = w.losses.ends || ours
 }

@@ -1,9 +1,11 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -209,5 +211,81 @@ func TestTooMuchLost(t *testing.T) {
 	}
 	if !w.losses.unknown || w.losses.routes != nil {
 		t.Errorf("%d routes are remembered", len(w.losses.routes))
+	}
+}
+
+// With the last address of a network the kernel drops the best paths over it without an event of theirs.
+func TestRepairRenumbered(t *testing.T) {
+	n := newNetwork(t)
+	k := n.kernel(nil)
+	entries := []egress.Entry{entry(0, "198.51.100.0/24", hops4[1])}
+	n.must(k.Reconcile(slices.Values(entries)))
+	shown := func() []string { return n.lines("-4 route show 198.51.100.0/24") }
+	want := shown()
+	n.ip("-n " + n.server + " addr del 10.2.0.10/24 dev s2")
+	n.same("without the address", shown(), nil)
+	n.ip("-n " + n.server + " addr add 10.2.0.11/24 dev s2")
+	for begin := time.Now(); !slices.Equal(shown(), want); {
+		if time.Since(begin) > time.Minute {
+			n.same("never repaired", shown(), want)
+			break
+		}
+		select {
+		case <-k.Lost():
+			_ = k.Repair(slices.Values(entries)) // the next hop may not be there yet
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	k.watch.mu.Lock()
+	defer k.watch.mu.Unlock()
+	k.watch.takeAddress(addressMessage(2, "10.2.0.12"), true)
+	first := k.watch.losses.addressed[2]
+	k.watch.losses.addressed = nil
+	if k.watch.takeAddress(addressMessage(2, "10.2.0.12"), true); !first || k.watch.losses.addressed[2] {
+		t.Error("an address whose lifetime was extended counts as another one")
+	}
+}
+
+// addressMessage is what the kernel tells of an IPv4 address.
+func addressMessage(link uint32, a string) []byte {
+	b := native.AppendUint32([]byte{unix.AF_INET, 24, 0, 0}, link)
+	return body(b).address(unix.IFA_LOCAL, netip.MustParseAddr(a))
+}
+
+// What could not be put back when an event told of it is tried again with the next one, whatever that is of.
+func TestRepairSwitchedOff(t *testing.T) {
+	n := newNetwork(t)
+	n.ip("-n " + n.server + " addr add 2001:db8:1:9::1/128 dev lo")
+	k := n.open(Config{Exits: exits, Interface: "s1", TunnelSource: netip.MustParseAddr("2001:db8:1:9::1")}, nil)
+	entries := []egress.Entry{entry(101, "2001:db8:c000::/48", sids6[0])}
+	n.must(k.Reconcile(slices.Values(entries)))
+	shown := func() []string { return n.lines("-6 addr show dev s1 deprecated") }
+	want := shown()
+	set := func(v string) {
+		n.in(n.server, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/s1/disable_ipv6", []byte(v), 0) })
+	}
+	set("1")
+	for quiet := false; !quiet; {
+		select {
+		case <-k.Lost():
+			if err := k.Repair(slices.Values(entries)); !errors.Is(err, unix.EACCES) {
+				t.Errorf("got %v, want that it is refused", err)
+			}
+		case <-time.After(time.Second):
+			quiet = true
+		}
+	}
+	set("0")
+	n.ip("-n " + n.server + " addr add 192.0.2.9/32 dev lo")
+	for begin := time.Now(); !slices.Equal(shown(), want); {
+		if time.Since(begin) > time.Minute {
+			n.same("never repaired", shown(), want)
+			break
+		}
+		select {
+		case <-k.Lost():
+			n.must(k.Repair(slices.Values(entries)))
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
