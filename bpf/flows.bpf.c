@@ -72,15 +72,16 @@ static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 	return 3 * rtt + slack + DELAYED_ACK_NS;
 }
 
-static __always_inline void tell(const struct plait_flow_key *key, bool stalled)
+static __always_inline bool tell(const struct plait_flow_key *key, bool stalled)
 {
 	struct plait_flow_event *e = bpf_ringbuf_reserve(&plait_flow_events, sizeof(*e), 0);
 
 	if (!e)
-		return;
+		return false;
 	e->key = *key;
 	e->stalled = stalled;
 	bpf_ringbuf_submit(e, 0);
+	return true;
 }
 
 static int expired(void *map, struct plait_flow_key *key, struct flow *f)
@@ -106,8 +107,12 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 		s->stalled_at_ns = 0;
 		return 0;
 	}
+	if (!tell(key, true)) { /* too many at once: the daemon's look finds it, as one without a timer */
+		s->armed = PLAIT_FLOW_REFUSED;
+		s->stalled_at_ns = 0;
+		return 0;
+	}
 	s->stalls++;
-	tell(key, true);
 	return 0;
 }
 

@@ -37,6 +37,7 @@ type exits struct {
 	saved   string          // where the path manager there was is kept
 	memory  string          // where what was found out about prefixes is kept
 	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
+	unseen  string          // why the packets of the interface are not seen; for run's goroutine
 	telling *telling        // until the reflectors have told all; for the one goroutine that hears them
 	quiet   *time.Timer     // ends then
 	running sync.WaitGroup  // what run starts
@@ -164,11 +165,32 @@ func (x *exits) begin() {
 	}
 }
 
+// see has the packets of the interface seen, also when it comes late or is made anew, and says when they are not, and when they are again.
+func (x *exits) see() {
+	why := ""
+	if err := x.flows.attach(); err != nil {
+		why = err.Error()
+	} else if !x.flows.seeing() {
+		why = "there is no interface " + x.config.Interface
+	}
+	if why == x.unseen {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unseen = why; why == "" {
+		x.say("the packets of interface " + x.config.Interface + " are seen again")
+	} else {
+		x.say("flows are not measured, and failures of exits are left to BGP: " + why)
+	}
+}
+
 // look reads the flows' counters and returns how long that took.
 func (x *exits) look(now time.Time) time.Duration {
 	if x.flows == nil {
 		return 0
 	}
+	x.see()
 	flows := map[bpf.FlowKey]egress.FlowCount{}
 	rules, clients := map[uint32]uint32{}, map[uint32]netip.Addr{}
 	err := x.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -14,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
@@ -197,5 +201,49 @@ func TestEgressTraffic(t *testing.T) {
 	}
 	if e := got.Exits; e[0].Exit != "a" || e[0].AckedBytes != 19_900_000 || e[1] != (NamedTraffic{Exit: "b"}) || e[2].Exit != "" || e[2].LossPercent != 1 {
 		t.Errorf("exits: %+v", e)
+	}
+}
+
+// watchers is how many programs see the packets of the interface, both directions together.
+func (s *contentServer) watchers() (n int) {
+	s.in(func() error {
+		device, err := net.InterfaceByName("e0")
+		if err != nil {
+			return nil
+		}
+		for _, direction := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			q, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: direction})
+			if err != nil {
+				return err
+			}
+			n += len(q.Programs)
+		}
+		return nil
+	})
+	return n
+}
+
+// An interface that is made anew while plait is up is watched again, by a daemon that has given up most of its rights.
+func TestEgressInterfaceAnew(t *testing.T) {
+	s := newContentServer(t)
+	p := s.tells(On)
+	if n := s.watchers(); n != 2 {
+		t.Fatalf("%d programs see the packets, want 2", n)
+	}
+	s.ip("-n " + s.ns + " link del e0")
+	s.eventually(20*time.Second, "plait says so", func() bool {
+		log, err := p.EgressLog()
+		s.must(err)
+		return len(log) > 0 && slices.ContainsFunc(log, func(e JournalEntry) bool {
+			return e.Text == "flows are not measured, and failures of exits are left to BGP: there is no interface e0"
+		})
+	})
+	s.ip("-n " + s.ns + " link add e0 type veth peer name e1")
+	s.eventually(20*time.Second, "two programs see the packets", func() bool { return s.watchers() == 2 })
+	_, err := p.Stop(t.Context())
+	s.must(err)
+	s.must(p.cmd.Wait())
+	if n := s.watchers(); n != 0 {
+		t.Errorf("%d programs are left", n)
 	}
 }

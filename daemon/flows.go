@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -23,26 +22,29 @@ import (
 // hangs on file descriptors: a process that dies leaves nothing.
 type flows struct {
 	*ebpf.Collection
-	links     []io.Closer
-	events    *ringbuf.Reader
-	transfers *ringbuf.Reader
-	reading   sync.RWMutex // Close waits for those who count
-	closed    bool
+	interfaceName string
+	index         int // of the interface; 0: the programs see none
+	links         []link.Link
+	events        *ringbuf.Reader
+	transfers     *ringbuf.Reader
+	reading       sync.RWMutex // Close waits for those who count
+	closed        bool
 	// watched are the addresses whose flows are watched.
 	watched map[netip.Addr]bool
 }
 
-// openFlows needs Linux 6.6 or newer (tcx). Flows are told what cgroups says of the cgroup of their socket, or of the nearest above.
-func openFlows(interfaceName string, sources []netip.Addr, cgroups map[uint64]uint32) (f *flows, err error) {
-	device, err := net.InterfaceByName(interfaceName)
-	if err != nil {
-		return nil, fmt.Errorf("watch the flows of interface %s: %w", interfaceName, err)
-	}
+// openFlows needs Linux 6.6 or newer (tcx). Flows are told what cgroups says of the cgroup of their socket, or of the nearest above. An interface that is not
+// there is no error: see attach.
+func openFlows(interfaceName string, sources []netip.Addr, cgroups map[uint64]uint32) (*flows, error) {
 	spec, err := bpf.LoadFlows()
 	if err != nil {
 		return nil, err
 	}
-	f = &flows{watched: map[netip.Addr]bool{}}
+	return loadFlows(spec, interfaceName, sources, cgroups)
+}
+
+func loadFlows(spec *ebpf.CollectionSpec, interfaceName string, sources []netip.Addr, cgroups map[uint64]uint32) (f *flows, err error) {
+	f = &flows{interfaceName: interfaceName, watched: map[netip.Addr]bool{}}
 	if f.Collection, err = ebpf.NewCollection(spec); err != nil {
 		return nil, fmt.Errorf("load the programs that watch flows into the kernel: %w", refused(err))
 	}
@@ -66,17 +68,61 @@ func openFlows(interfaceName string, sources []netip.Addr, cgroups map[uint64]ui
 	if f.transfers, err = ringbuf.NewReader(f.Maps[bpf.FlowsMapPlaitTransfers]); err != nil {
 		return nil, fmt.Errorf("open the ring buffer of transfers: %w", err)
 	}
+	if err = f.attach(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// gone says whether the interface that the programs were attached to is no more.
+func (f *flows) gone() bool {
+	info, err := f.links[0].Info()
+	return err == nil && info.TCX() != nil && info.TCX().Ifindex == 0
+}
+
+// attach has the programs see the packets of the interface if they do not. It is to be called now and then: an interface may come later, or be made anew, with
+// another number and without programs.
+func (f *flows) attach() error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	if f.closed {
+		return os.ErrClosed
+	}
+	device, err := net.InterfaceByName(f.interfaceName)
+	switch {
+	case err != nil && (f.index == 0 || !f.gone()): // it is not there, or has another name now
+		return nil
+	case err != nil:
+		device = &net.Interface{}
+	case device.Index == f.index:
+		return nil
+	}
+	for _, l := range f.links {
+		_ = l.Close() // which went with its interface
+	}
+	f.links, f.index = nil, 0
+	if device.Index == 0 {
+		return nil
+	}
 	for _, one := range []struct {
 		name   string
 		attach ebpf.AttachType
 	}{{bpf.FlowsProgPlaitFlowHeard, ebpf.AttachTCXIngress}, {bpf.FlowsProgPlaitFlowSent, ebpf.AttachTCXEgress}} {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: f.Programs[one.name], Attach: one.attach})
 		if err != nil {
-			return nil, fmt.Errorf("attach to the packets of interface %s: %w", interfaceName, err)
+			return fmt.Errorf("attach to the packets of interface %s: %w", f.interfaceName, err)
 		}
 		f.links = append(f.links, l)
 	}
-	return f, nil
+	f.index = device.Index
+	return nil
+}
+
+// seeing says whether the interface is there and its packets are seen.
+func (f *flows) seeing() bool {
+	f.reading.RLock()
+	defer f.reading.RUnlock()
+	return f.index != 0
 }
 
 // watch adds an address of this host. It is for one goroutine at a time.

@@ -4,9 +4,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/lab/netns"
 )
@@ -99,4 +101,51 @@ func TestFlowStalls(t *testing.T) {
 		t.Errorf("%+v: the end of a connection is no stall", e)
 	case <-time.After(time.Second):
 	}
+}
+
+// More flows that stall than the kernel half has room to tell of are found by those who look at them.
+func TestManyFlowsStall(t *testing.T) {
+	h := newNamespace(t)
+	peer := h.second("-peer")
+	h.ip("-n " + h.ns + " link add out type veth peer name in netns " + peer.ns)
+	for _, one := range []struct{ ns, dev, address string }{{h.ns, "out", "192.0.2.1/24"}, {peer.ns, "in", "192.0.2.2/24"}} {
+		h.ip("-n " + one.ns + " address add " + one.address + " dev " + one.dev)
+		h.ip("-n " + one.ns + " link set " + one.dev + " up")
+	}
+	spec, err := bpf.LoadFlows()
+	h.must(err)
+	spec.Maps[bpf.FlowsMapPlaitFlowEvents].MaxEntries = uint32(os.Getpagesize()) // room for some 70
+	var f *flows
+	h.must(netns.Do(h.ns, func() (err error) {
+		f, err = loadFlows(spec, "out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
+		return err
+	}))
+	defer f.Close()
+	all := make([]pair, 120)
+	for i := range all {
+		all[i], err = h.connectTo("192.0.2.1", 0, peer.ns, "")
+		h.must(err)
+		defer all[i].close()
+		go func() { _, _ = io.Copy(io.Discard, all[i].client) }()
+		_, err = all[i].server.Write(make([]byte, 5000))
+		h.must(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent")
+	for _, p := range all {
+		_, err := p.server.Write(make([]byte, 5000))
+		h.must(err)
+	}
+	h.eventually(20*time.Second, "each flow is told of, or found", func() bool {
+		told, found := 0, 0
+		for _, p := range all {
+			s, _ := f.stats(endsOfServer(p))
+			if s.StalledAtNs != 0 {
+				told++
+			} else if overdue(&s) {
+				found++
+			}
+		}
+		return told+found == len(all) && told < len(all)
+	})
 }
