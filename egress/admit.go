@@ -21,10 +21,11 @@ const (
 	NoNextHop             // a route of the default table needs one
 	NoSID                 // a route of an exit needs one
 	OutsideLocator        // the SID is in none of the exit's locators
+	TooManySIDs           // the exit's routes have as many SIDs as they may
 )
 
 func (r Reason) String() string {
-	return [...]string{"accepted", "the prefix is no unicast destination", "no next hop", "no SID", "the SID is outside the exit's locators"}[r]
+	return [...]string{"accepted", "the prefix is no unicast destination", "no next hop", "no SID", "the SID is outside the exit's locators", fmt.Sprintf("the exit has %d SIDs already", mostSIDs)}[r]
 }
 
 // Refusal counts the routes of an exit that reflectors tell of now and that are not used.
@@ -99,7 +100,11 @@ func (p *Plan) admit(k Key, r *Route) attributes {
 	}
 	for set := a.exits; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
-		if why := p.exits[i].refuses(k.Prefix, r.SID); why != accepted {
+		why := p.exits[i].refuses(k.Prefix, r.SID)
+		if why == accepted && !p.sids.room(i, r.SID) {
+			why = TooManySIDs
+		}
+		if why != accepted {
 			a.reason = why
 			a.exits &^= 1 << i
 			a.refused |= 1 << i

@@ -20,18 +20,14 @@ type Plan struct {
 
 	known    map[uint64]*shared // by their hash: as keys, the attributes would take their room twice
 	seed     maphash.Seed
-	sources  []source
-	bySource map[source]uint32
+	sids     sids
+	sources  []origin
+	bySource map[source]uint32 // those in use
+	spare    []uint32          // those that are not
 
 	refusals map[refused]*Refusal
 	aside    map[netip.Prefix]uint64 // exits the main table goes without, a bit each
 	scratch  []candidate
-}
-
-// source is where a route comes from, less what tells apart the routes of one prefix.
-type source struct {
-	reflector     netip.Addr
-	distinguisher string
 }
 
 // shared are the attributes of uses paths.
@@ -68,9 +64,9 @@ func NewPlan(exits []Exit) (*Plan, error) {
 	}
 	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
 		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[uint64]*shared{}, seed: maphash.MakeSeed(),
-		bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
+		sids: make(sids, len(exits)), bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
 	for i, e := range exits {
-		p.byTarget[e.RouteTarget] = i
+		p.byTarget[e.RouteTarget], p.sids[i] = i, map[netip.Addr]int{}
 	}
 	return p, nil
 }
@@ -148,25 +144,22 @@ func (p *Plan) entry(prefix netip.Prefix, d *destination, slot int) (e Entry, is
 func (p *Plan) put(u Update) netip.Prefix {
 	prefix := u.Prefix.Masked() // host bits change nothing for the kernel, so they must not make two of one
 	s := source{u.Reflector, u.Distinguisher}
-	number, isKnown := p.bySource[s]
-	if !isKnown {
-		number = uint32(len(p.sources))
-		p.sources, p.bySource[s] = append(p.sources, s), number
-	}
 	d := p.destinations[prefix]
 	if d == nil {
 		d = &destination{standbyExit: -1}
 		p.destinations[prefix] = d
 		p.lengths[prefix.Addr().Is4()][max(prefix.Bits(), 0)]++
 	}
-	i := slices.IndexFunc(d.paths, func(x path) bool { return x.source == number && x.pathID == u.PathID })
-	if i >= 0 {
-		p.release(prefix, d.paths[i].shared)
-		d.paths = slices.Delete(d.paths, i, i+1)
+	if number, known := p.bySource[s]; known {
+		if i := slices.IndexFunc(d.paths, func(x path) bool { return x.source == number && x.pathID == u.PathID }); i >= 0 {
+			p.release(prefix, d.paths[i].shared)
+			p.leave(number)
+			d.paths = slices.Delete(d.paths, i, i+1)
+		}
 	}
 	if u.Route != nil {
 		if a := p.admit(u.Key, u.Route); a.main || a.exits|a.refused != 0 {
-			d.paths = append(d.paths, path{p.share(prefix, a), number, u.PathID})
+			d.paths = append(d.paths, path{p.share(prefix, a), p.join(s), u.PathID})
 		}
 	}
 	return prefix
@@ -182,7 +175,9 @@ func (p *Plan) share(prefix netip.Prefix, a attributes) *shared {
 	case s.attributes != a: // others with the same hash
 		s = &shared{attributes: a}
 	}
-	s.uses++
+	if s.uses++; s.uses == 1 {
+		p.sids.count(&s.attributes, 1)
+	}
 	p.count(prefix, &s.attributes, 1)
 	return s
 }
@@ -192,6 +187,7 @@ func (p *Plan) release(prefix netip.Prefix, s *shared) {
 	if s.uses--; s.uses > 0 {
 		return
 	}
+	p.sids.count(&s.attributes, -1)
 	if hash := maphash.Comparable(p.seed, s.attributes); p.known[hash] == s {
 		delete(p.known, hash)
 	}

@@ -146,7 +146,7 @@ func (k *Kernel) nexthop(w way) (uint32, error) {
 		return id, nil
 	}
 	h := kernelNexthop{w, firstNexthop}
-	for _, id := range k.nexthops {
+	for _, id := range k.nexthops { // two thousand for each exit at most
 		h.id = max(h.id, id+1)
 	}
 	if err := k.carry([]request{{Add, h, "missing"}}); err != nil {
