@@ -54,10 +54,11 @@ type end struct {
 // meter counts the bytes of the stream that go over a link, by all of its paths.
 type meter struct{ sent, copied, received uint64 }
 
-// spent reports whether a full chunk more would exceed the cap of a link.
-func (f *flight) spent() bool {
-	return f.either(func(e end) bool { return e.CapBytes > 0 && e.sent+e.received+maxPayload > e.CapBytes })
-}
+// spent reports whether a full chunk more would exceed the link's cap.
+func (e end) spent() bool { return e.CapBytes > 0 && e.sent+e.received+maxPayload > e.CapBytes }
+
+// spent reports whether the link at either end has reached its cap.
+func (f *flight) spent() bool { return f.either(end.spent) }
 
 // backup reports whether the path is for times without any other.
 func (f *flight) backup() bool { return f.either(func(e end) bool { return e.Backup }) }

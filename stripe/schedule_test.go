@@ -146,6 +146,22 @@ func TestCopiesGain(t *testing.T) {
 	}
 }
 
+// A path that has reached its cap does not keep those from sending that wait for it to fail.
+func TestOthersSendAfterCap(t *testing.T) {
+	now := time.Unix(1, 0)
+	for name, p := range map[string]Policy{"backup": {Backup: true}, "share": {Share: 0.5}} {
+		spent := &flight{ends: [2]end{{Policy{CapBytes: 1}, new(meter)}, {meter: new(meter)}}}
+		other := &flight{ends: [2]end{{p, &meter{sent: 1 << 20}}, {meter: new(meter)}}}
+		s := &scheduler{limit: 16, sent: 1 << 20, free: func([]byte) {}}
+		s.add(spent)
+		s.add(other)
+		s.write(make([]byte, maxPayload), now)
+		if s.take(spent, now) != nil || s.take(other, now) == nil {
+			t.Errorf("%s: the link at its cap sends, or the other one does not", name)
+		}
+	}
+}
+
 // Whatever paths do, every chunk arrives, none is carried by more than two at a time, and policies hold.
 func TestScheduleKeepsEverything(t *testing.T) {
 	for seed := range uint64(40) {
