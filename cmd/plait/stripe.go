@@ -53,7 +53,11 @@ func newStripeServe() *cobra.Command {
 					return pipe.Serve(conn, run)
 				}
 				defer conn.Close()
-				return cp.Serve(conn, first)
+				if err := cp.Serve(conn, first); err != nil {
+					return err
+				}
+				_ = conn.Flush() // what is said last decides about success, and links may be gone for minutes; the near side may have closed
+				return nil
 			}})
 			if err != nil {
 				return &exit{status: exitFailed, err: err}

@@ -113,6 +113,9 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	if err == nil {
+		err = conn.Flush()
+	}
 	if err != nil {
 		conn.Abort()
 	} else {

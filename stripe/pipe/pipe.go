@@ -83,7 +83,7 @@ func (b *blocks) Write(p []byte) (int, error) {
 }
 
 // Serve is the other end: it runs the command. Its standard error is this process's.
-func Serve(conn net.Conn, command string) error {
+func Serve(conn *stripe.Conn, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -110,6 +110,9 @@ func Serve(conn net.Conn, command string) error {
 		status = statusUnknown
 	}
 	_, err = conn.Write([]byte{0, 0, 0, 0, status})
+	if err == nil {
+		err = conn.Flush() // who reads the output may pause, links may be gone for minutes
+	}
 	if err == nil {
 		err = conn.Close()
 	}

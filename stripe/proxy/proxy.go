@@ -12,6 +12,7 @@ import (
 	"net"
 	"time"
 
+	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
 )
 
@@ -98,7 +99,7 @@ type begun struct {
 func (b begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // reach has the far side connect to a target.
-func reach(ctx context.Context, target string, far *ssh.Far) (half, error) {
+func reach(ctx context.Context, target string, far *ssh.Far) (*stripe.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	conn, err := far.Dial(ctx)
@@ -158,7 +159,7 @@ func Serve(conn net.Conn) {
 	}
 	defer to.Close()
 	if writeText(conn, "") == nil {
-		relay(to.(half), conn.(half))
+		relay(to.(half), conn.(*stripe.Conn))
 	}
 }
 
@@ -169,7 +170,7 @@ type half interface {
 }
 
 // relay copies both ways until both directions have ended, or one has failed.
-func relay(a, b half) {
+func relay(a half, b *stripe.Conn) {
 	whole := make(chan bool, 2)
 	one := func(to, from half) {
 		_, err := io.Copy(to, from)
@@ -180,8 +181,8 @@ func relay(a, b half) {
 	}
 	go one(a, b)
 	go one(b, a)
-	if <-whole {
-		<-whole
+	if <-whole && <-whole {
+		_ = b.Flush() // who reads at the other end may pause
 	}
 	a.Close()
 	b.Close()
