@@ -32,6 +32,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestNameOf(t *testing.T) {
+	for source, want := range map[string]string{"": ".", "a/b/": "b", "~": ".", "~/": ".", "~/.": ".", "~/a": "a", "~/..": "..", "~user": "~user", "./~": "~", "a/~": "~"} {
+		if got := nameOf(source); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out, Columns: 120, Named: map[string]bool{"wwan0": true}}
