@@ -315,6 +315,9 @@ func (c *Conn) SetPatience(d time.Duration) {
 	c.patience = d
 }
 
+// Done is closed when the connection has ended, at either end.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
 // PeerKey is the key the peer proved to have.
 func (c *Conn) PeerKey() PublicKey { return c.peerKey }
 

@@ -29,13 +29,19 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	if err != nil {
 		return 0, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if watch != nil {
 		watch(conn.Conn)
 	}
 	go func() { // it may wait for input when the command has long ended
-		if _, err := io.Copy(conn, in); err == nil {
+		from := &input{Reader: in}
+		_, err := io.Copy(conn, from)
+		switch {
+		case from.err != nil: // the command would wait for the rest for ever
+			stop(fmt.Errorf("read standard input: %w; give another one, such as < /dev/null", from.err))
+		case err == nil:
 			_ = conn.CloseWrite()
 		}
 	}()
@@ -45,6 +51,20 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	}
 	conn.Abort() // everything has come; what the command did not read is of no use
 	return status, err
+}
+
+// input tells why reading failed from why writing did.
+type input struct {
+	io.Reader
+	err error
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	n, err := in.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		in.err = err
+	}
+	return n, err
 }
 
 // unpack copies blocks to out until the end.

@@ -25,8 +25,8 @@ const (
 	maxPrograms = 900
 )
 
-// Run offers the proxy at an address of this host until ctx ends, or ssh does.
-func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) error {
+// Run offers the proxy at an address of this host until ctx ends, or ssh does. watch, if not nil, sees each connection with the host.
+func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return fmt.Errorf("proxy: %w", err)
@@ -62,7 +62,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) e
 		go func() {
 			defer func() { <-room }()
 			defer program.Close()
-			if err := carry(ctx, program, far); err != nil {
+			if err := carry(ctx, program, far, watch); err != nil {
 				fmt.Fprintln(log, "plait: proxy:", err)
 			}
 		}()
@@ -70,7 +70,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) e
 }
 
 // carry serves one program.
-func carry(ctx context.Context, program net.Conn, far *ssh.Far) error {
+func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stripe.Conn)) error {
 	if err := program.SetDeadline(time.Now().Add(askTime)); err != nil {
 		return err
 	}
@@ -85,6 +85,9 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far) error {
 	conn, err := reach(ctx, target, far)
 	if e := answer(err); err != nil || e != nil {
 		return errors.Join(err, e)
+	}
+	if watch != nil {
+		watch(conn)
 	}
 	relay(begun{program.(half), r}, conn)
 	return nil
