@@ -28,7 +28,7 @@ import (
 // Options are for both directions.
 type Options struct {
 	// Checksum compares files that are there already by their content. Otherwise, one of the same size and time of change (to
-	// the nanosecond) counts as the same.
+	// the nanosecond, or as coarser file systems keep it) counts as the same.
 	Checksum bool
 }
 
