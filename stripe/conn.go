@@ -54,7 +54,7 @@ type Conn struct {
 	id       [16]byte
 	peerKey  PublicKey
 	patience time.Duration
-	links    map[string]Policy        // Config.Links
+	cfg      *Config
 	peers    func() []Peer            // the listener's links, to tell the dialer; nil at the dialer
 	hear     func([]Peer)             // takes what the listener tells
 	onFinish func()                   // forgets the session
@@ -85,7 +85,7 @@ type Conn struct {
 }
 
 func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
-	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, links: cfg.Links, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
+	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, cfg: cfg, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
 		readable: newSignal(), writable: newSignal(), emptied: newSignal(), readDeadline: newDeadline(), writeDeadline: newDeadline(),
 		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {}}
 	if c.patience == 0 {
@@ -119,7 +119,7 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	case c.paths[h.Path] != nil:
 		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
 	}
-	p.flight.ends = [2]end{{own, meterOf(c.meters, p.link)}, {h.Policy, meterOf(c.farMeters, p.to)}}
+	p.flight.ends = [2]end{{own, c.meterOf(c.meters, own, use{own: true, link: p.link})}, {h.Policy, c.meterOf(c.farMeters, h.Policy, use{peer: c.peerKey, link: p.to})}}
 	c.paths[h.Path] = p
 	if !p.flight.spent() {
 		c.pathless = time.Time{}
@@ -133,12 +133,16 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	return p, nil
 }
 
-// meterOf is a link's, which outlives its paths.
-func meterOf(meters map[string]*meter, link string) *meter {
-	if meters[link] == nil {
-		meters[link] = new(meter)
+// meterOf is a link's, which outlives its paths. What a cap is for outlives the connection.
+func (c *Conn) meterOf(meters map[string]*meter, policy Policy, of use) *meter {
+	if meters[of.link] == nil {
+		m := newMeter()
+		if policy.CapBytes > 0 {
+			m.used = c.cfg.used.of(of)
+		}
+		meters[of.link] = m
 	}
-	return meters[link]
+	return meters[of.link]
 }
 
 // drop forgets a path that has ended. The peer may not know yet.

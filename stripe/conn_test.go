@@ -231,6 +231,31 @@ func TestListenerClosesBeforeAccept(t *testing.T) {
 	}
 }
 
+// A link that has reached its cap gets no path in later connections: what a handshake takes counts, too.
+func TestNoPathOverSpentLink(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}, Links: map[string]Policy{"lo": {CapBytes: 2 * maxPayload}}}
+	c, err := Dial(t.Context(), cfg, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(make([]byte, 2*maxPayload)); err != nil {
+		t.Fatal(err)
+	}
+	for !cfg.spent("lo") {
+		time.Sleep(time.Millisecond)
+	}
+	c.Abort()
+	if c, err := Dial(t.Context(), cfg, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "lo: it has reached its cap") {
+		t.Errorf("another connection: %v, %v", c, err)
+	}
+}
+
 func TestTooManyConnections(t *testing.T) { overEach(t, testTooManyConnections) }
 
 func testTooManyConnections(t *testing.T, over Carrier) {

@@ -220,6 +220,9 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	for name := range d.cfg.Links {
 		if !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }) {
 			d.missing[name] = "there is no such interface, or it is down, or has no address"
+		} else if d.cfg.spent(name) && !d.begun(name) {
+			d.missing[name] = "it has reached its cap"
+			links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return l.Name == name })
 		}
 	}
 	wanted := map[pair]way{}
@@ -247,6 +250,16 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			go func() { defer running.Done(); d.runPair(of, p, t) }()
 		}
 	}
+}
+
+// begun reports whether the session has, or tries, a path over a link: what is on its way may still come.
+func (d *dialer) begun(link string) bool {
+	for p := range d.targets {
+		if p.link == link {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *dialer) works(p pair) bool { return d.targets[p] != nil && d.targets[p].works }

@@ -75,12 +75,12 @@ func (p *path) carries() bool {
 
 // exhausted reports whether all links of this host that are to be used have reached their caps.
 func (c *Conn) exhausted() bool {
-	for name, policy := range c.links {
-		if m := c.meters[name]; m == nil || !(end{policy, m}).spent() {
+	for name := range c.cfg.Links {
+		if !c.cfg.spent(name) {
 			return false
 		}
 	}
-	return len(c.links) > 0
+	return len(c.cfg.Links) > 0
 }
 
 // watch averages a path's rates and asks for a sign of life when it is time.
