@@ -118,6 +118,8 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 		return nil, fmt.Errorf("stripe: session has %d paths already, no more are allowed", maxPaths)
 	case c.paths[h.Path] != nil:
 		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
+	case c.farMeters[p.to] == nil && len(c.farMeters) >= maxPaths:
+		return nil, fmt.Errorf("stripe: session has had %d links of the peer, no more are allowed", maxPaths)
 	}
 	p.flight.ends = [2]end{{own, c.meterOf(c.meters, own, use{own: true, link: p.link})}, {h.Policy, c.meterOf(c.farMeters, h.Policy, use{peer: c.peerKey, link: p.to})}}
 	c.paths[h.Path] = p

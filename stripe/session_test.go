@@ -415,6 +415,27 @@ func TestCloseWaitsForNoSlowPath(t *testing.T) {
 	})
 }
 
+// A peer that makes up a name of its link for each path fills no memory.
+func TestPeerMakesUpLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 1e6, queue: 75000})
+		defer s.close()
+		var err error
+		for i := uint32(2); err == nil && i < 10*maxPaths; i++ {
+			near, far := simLink(8, 1e6, 75000)
+			var p *path
+			if p, err = s.far.attach(far, hello{Path: i, Link: "far", To: fmt.Sprint(i)}, Policy{}, 2e6); err == nil {
+				p.end(errGone)
+			}
+			near.Close()
+			far.Close()
+		}
+		if err == nil || len(s.far.farMeters) != maxPaths {
+			t.Errorf("%d links of the peer are counted, %v; want %d", len(s.far.farMeters), err, maxPaths)
+		}
+	})
+}
+
 // A writer that is about to take a chunk when its path ends must not take it along.
 func TestEndedPathTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
