@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -19,8 +20,12 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
+// Flush waits until the peer has acknowledged everything that was written, however long its reader pauses or all links are
+// gone, while the connection lives: Config.Patience and the deadline of writes end it.
+func (c *Conn) Flush() error { return c.flush(0) }
+
 // Close ends the connection. It waits until the peer has acknowledged everything that was written, as long as that goes
-// on: after 10 s without progress it gives up and returns an error.
+// on: after 10 s without progress it gives up and returns an error. After Flush it need not wait.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	again := c.inClose
@@ -30,7 +35,7 @@ func (c *Conn) Close() error {
 		return c.opError("close", net.ErrClosed)
 	}
 	_ = c.CloseWrite()
-	err := c.flush()
+	err := c.flush(closeStall)
 	c.finish(net.ErrClosed, "")
 	c.linger()
 	return err
@@ -53,8 +58,12 @@ func (c *Conn) linger() {
 	}
 }
 
-// flush waits until everything is acknowledged.
-func (c *Conn) flush() error {
+// flush waits until everything is acknowledged. A stall above 0 is how long it waits without progress; 0 is until the deadline.
+func (c *Conn) flush(stall time.Duration) error {
+	var late <-chan struct{}
+	if stall == 0 {
+		late = c.writeDeadline.wait()
+	}
 	for {
 		c.mu.Lock()
 		idle, base, err := c.out.idle(), c.out.base, c.err
@@ -71,12 +80,14 @@ func (c *Conn) flush() error {
 		select {
 		case <-c.emptied:
 		case <-c.done:
-		case <-time.After(closeStall):
+		case <-late:
+			return c.opError("write", timeoutError{})
+		case <-time.After(cmp.Or(stall, closeStall)):
 			c.mu.Lock()
 			stalled := c.out.base == base
 			c.mu.Unlock()
-			if stalled {
-				return c.opError("close", fmt.Errorf("peer has not taken what was written for %v", closeStall))
+			if stalled && stall > 0 {
+				return c.opError("close", fmt.Errorf("peer has not taken what was written for %v", stall))
 			}
 		}
 	}

@@ -22,6 +22,8 @@ type Config struct {
 	// MaxConns is how many connections a listener has at once. Each may hold up to 64 MB each way for a peer that does its
 	// worst. 0 is 1000.
 	MaxConns int
+
+	used usage
 }
 
 // check reports what is wrong with a configuration, and makes what TLS needs of it.
@@ -47,6 +49,11 @@ func (cfg *Config) check() (*tls.Config, error) {
 func (cfg *Config) allows(l Link) bool {
 	_, named := cfg.Links[l.Name]
 	return len(cfg.Links) == 0 || named
+}
+
+// spent reports whether a link of this host has reached its cap, by all connections together.
+func (cfg *Config) spent(link string) bool {
+	return cfg.Links[link].spent(cfg.used.of(use{own: true, link: link}).Load())
 }
 
 // links are the links of this host that are to be used.

@@ -26,6 +26,8 @@ const (
 	pathDead = time.Minute
 	// desertedPatience is the same when the peer has most likely died.
 	desertedPatience = 2 * time.Second
+	// spentPatience is the same when all links of this host have reached their caps: what the peer has sent may still come.
+	spentPatience = 2 * time.Second
 	// defaultPatience is how long a session waits without any path.
 	defaultPatience = 3 * time.Minute
 )
@@ -39,6 +41,8 @@ var (
 	ErrClosedByPeer = errors.New("stripe: connection closed by the peer")
 	// ErrNoPath is what a connection ends with when it had no path for as long as Config.Patience.
 	ErrNoPath = errors.New("stripe: no path to the peer")
+	// ErrSpent is what a connection ends with when no link may carry any more: each has reached its Policy.CapBytes.
+	ErrSpent = errors.New("stripe: all links have reached their caps; raise the caps, or use more links")
 
 	errGone     = errors.New("closed by the peer")
 	errReplaced = errors.New("replaced by a new one")
@@ -50,6 +54,7 @@ type Conn struct {
 	id       [16]byte
 	peerKey  PublicKey
 	patience time.Duration
+	cfg      *Config
 	peers    func() []Peer            // the listener's links, to tell the dialer; nil at the dialer
 	hear     func([]Peer)             // takes what the listener tells
 	onFinish func()                   // forgets the session
@@ -64,7 +69,7 @@ type Conn struct {
 	paths      map[uint32]*path  // by id
 	meters     map[string]*meter // by name of this host's link
 	farMeters  map[string]*meter // by name of the peer's
-	pathless   time.Time         // since when there is none; zero: there are
+	pathless   time.Time         // since when there is none that may carry anything; zero: there are
 	deserted   bool              // the last one was closed by the peer's host without a farewell: its process has died, most likely
 	local      net.Addr          // of the newest path
 	remote     net.Addr
@@ -80,7 +85,7 @@ type Conn struct {
 }
 
 func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
-	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
+	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, cfg: cfg, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
 		readable: newSignal(), writable: newSignal(), emptied: newSignal(), readDeadline: newDeadline(), writeDeadline: newDeadline(),
 		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {}}
 	if c.patience == 0 {
@@ -113,10 +118,14 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 		return nil, fmt.Errorf("stripe: session has %d paths already, no more are allowed", maxPaths)
 	case c.paths[h.Path] != nil:
 		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
+	case c.farMeters[p.to] == nil && len(c.farMeters) >= maxPaths:
+		return nil, fmt.Errorf("stripe: session has had %d links of the peer, no more are allowed", maxPaths)
 	}
-	p.flight.ends = [2]end{{own, meterOf(c.meters, p.link)}, {h.Policy, meterOf(c.farMeters, p.to)}}
+	p.flight.ends = [2]end{{own, c.meterOf(c.meters, own, use{own: true, link: p.link})}, {h.Policy, c.meterOf(c.farMeters, h.Policy, use{peer: c.peerKey, link: p.to})}}
 	c.paths[h.Path] = p
-	c.pathless = time.Time{}
+	if !p.flight.spent() {
+		c.pathless = time.Time{}
+	}
 	c.local, c.remote = w.LocalAddr(), w.RemoteAddr()
 	c.out.add(p.flight)
 	p.linksDue = c.peers != nil
@@ -126,12 +135,16 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	return p, nil
 }
 
-// meterOf is a link's, which outlives its paths.
-func meterOf(meters map[string]*meter, link string) *meter {
-	if meters[link] == nil {
-		meters[link] = new(meter)
+// meterOf is a link's, which outlives its paths. What a cap is for outlives the connection.
+func (c *Conn) meterOf(meters map[string]*meter, policy Policy, of use) *meter {
+	if meters[of.link] == nil {
+		m := newMeter()
+		if policy.CapBytes > 0 {
+			m.used = c.cfg.used.of(of)
+		}
+		meters[of.link] = m
 	}
-	return meters[link]
+	return meters[of.link]
 }
 
 // drop forgets a path that has ended. The peer may not know yet.
@@ -307,6 +320,9 @@ func (c *Conn) SetPatience(d time.Duration) {
 	defer c.mu.Unlock()
 	c.patience = d
 }
+
+// Done is closed when the connection has ended, at either end.
+func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // PeerKey is the key the peer proved to have.
 func (c *Conn) PeerKey() PublicKey { return c.peerKey }

@@ -205,6 +205,57 @@ func testStrangersAreRefused(t *testing.T, over Carrier) {
 	}
 }
 
+// A connection that is on its way to Accept when the listener closes is told so.
+func TestListenerClosesBeforeAccept(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Abort()
+	for len(l.accepted) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, ErrClosedByPeer) {
+		t.Errorf("reading ends with %v, want %v", err, ErrClosedByPeer)
+	}
+}
+
+// A link that has reached its cap gets no path in later connections: what a handshake takes counts, too.
+func TestNoPathOverSpentLink(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}, Links: map[string]Policy{"lo": {CapBytes: 2 * maxPayload}}}
+	c, err := Dial(t.Context(), cfg, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(make([]byte, 2*maxPayload)); err != nil {
+		t.Fatal(err)
+	}
+	for !cfg.spent("lo") {
+		time.Sleep(time.Millisecond)
+	}
+	c.Abort()
+	if c, err := Dial(t.Context(), cfg, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "lo: it has reached its cap") {
+		t.Errorf("another connection: %v, %v", c, err)
+	}
+}
+
 func TestTooManyConnections(t *testing.T) { overEach(t, testTooManyConnections) }
 
 func testTooManyConnections(t *testing.T, over Carrier) {

@@ -74,7 +74,7 @@ func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dialer{cfg: cfg, tls: conf, hosts: peers, changed: newSignal(), targets: map[pair]*target{}, missing: map[string]string{}}
+	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, missing: map[string]string{}}
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, err
@@ -128,8 +128,17 @@ func resolve(ctx context.Context, addrs []string) ([]Peer, error) {
 	return out, nil
 }
 
+// reachable leaves out links without an address, and those whose names a listener would not take in a hello.
+func reachable(peers []Peer) []Peer {
+	invalid := func(a netip.AddrPort) bool { return !a.IsValid() }
+	return slices.DeleteFunc(slices.Clone(peers), func(p Peer) bool {
+		return len(p.Addrs) == 0 || slices.ContainsFunc(p.Addrs, invalid) || len(p.Link) > maxName
+	})
+}
+
 // hear takes the listener's list of its links. It is called with the session locked.
 func (d *dialer) hear(peers []Peer) {
+	peers = reachable(peers)
 	peers = peers[:min(len(peers), maxPeers)]
 	for i := range peers {
 		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
@@ -211,6 +220,9 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	for name := range d.cfg.Links {
 		if !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }) {
 			d.missing[name] = "there is no such interface, or it is down, or has no address"
+		} else if d.cfg.spent(name) && !d.begun(name) {
+			d.missing[name] = "it has reached its cap"
+			links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return l.Name == name })
 		}
 	}
 	wanted := map[pair]way{}
@@ -238,6 +250,16 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			go func() { defer running.Done(); d.runPair(of, p, t) }()
 		}
 	}
+}
+
+// begun reports whether the session has, or tries, a path over a link: what is on its way may still come.
+func (d *dialer) begun(link string) bool {
+	for p := range d.targets {
+		if p.link == link {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *dialer) works(p pair) bool { return d.targets[p] != nil && d.targets[p].works }

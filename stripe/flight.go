@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,13 +52,19 @@ type end struct {
 	*meter
 }
 
-// meter counts the bytes of the stream that go over a link, by all of its paths.
-type meter struct{ sent, copied, received uint64 }
-
-// spent reports whether a full chunk more would exceed the cap of a link.
-func (f *flight) spent() bool {
-	return f.either(func(e end) bool { return e.CapBytes > 0 && e.sent+e.received+maxPayload > e.CapBytes })
+// meter counts the bytes of the stream that go over a link, by all of its paths; and what its cap is for.
+type meter struct {
+	sent, copied, received uint64
+	used                   *atomic.Uint64
 }
+
+func newMeter() *meter { return &meter{used: new(atomic.Uint64)} }
+
+// spent reports whether the link has reached its cap.
+func (e end) spent() bool { return e.Policy.spent(e.used.Load()) }
+
+// spent reports whether the link at either end has reached its cap.
+func (f *flight) spent() bool { return f.either(end.spent) }
 
 // backup reports whether the path is for times without any other.
 func (f *flight) backup() bool { return f.either(func(e end) bool { return e.Backup }) }
@@ -88,6 +95,7 @@ func (f *flight) put(c *chunk, now time.Time) {
 	f.sent += uint64(c.size)
 	for _, e := range f.ends {
 		e.sent += uint64(c.size)
+		e.used.Add(uint64(c.size))
 		if c.copies > 0 {
 			e.copied += uint64(c.size)
 		}

@@ -20,7 +20,7 @@ func TestSilenceAndRepair(t *testing.T) {
 		"TCP hears, then no more":         {ms(420), ms(520)},
 		"TCP hears, but a proxy's answer": {ms(900), ms(780)},
 	} {
-		f := &flight{ends: [2]end{{meter: &meter{}}, {meter: &meter{}}}, srtt: 340 * time.Millisecond, rttvar: 10 * time.Millisecond, heard: tc.heard}
+		f := &flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}, srtt: 340 * time.Millisecond, rttvar: 10 * time.Millisecond, heard: tc.heard}
 		f.put(&chunk{size: maxPayload}, begin)
 		if got := f.silentSince(); !got.Equal(tc.from) {
 			t.Errorf("%s: silent from %v on, not %v", name, got.Sub(begin), tc.from.Sub(begin))

@@ -97,7 +97,7 @@ func readHello(w wire) (hello, error) {
 	switch {
 	case h.Version != version:
 		return h, fmt.Errorf("this end speaks version %d of the protocol, not %d; use the same release of plait at both ends", version, h.Version)
-	case len(h.Session) != 16 || h.Path == 0 || len(h.Link) > 64 || len(h.To) > 256:
+	case len(h.Session) != 16 || h.Path == 0 || len(h.Link) > 64 || len(h.To) > maxName:
 		return h, errors.New("hello is out of range")
 	}
 	return h, h.Policy.Validate()

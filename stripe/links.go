@@ -133,10 +133,11 @@ type Peer struct {
 	Addrs []netip.AddrPort
 }
 
-// maxPeers and maxPeerAddrs bound what a listener may announce.
+// maxPeers, maxPeerAddrs and maxName bound what a listener may announce.
 const (
 	maxPeers     = 32
 	maxPeerAddrs = 4
+	maxName      = 256 // bytes; a host's, if Dial was told the address: at most 253
 )
 
 // announce makes the list for the peer: where links of this host can be reached at a port. Loopback is of use only to this

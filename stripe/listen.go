@@ -72,10 +72,23 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops listening.
+// Close stops listening, and ends connections that Accept has not returned.
 func (l *Listener) Close() error {
 	l.stop()
+	l.desert()
 	return l.in.Close()
+}
+
+// desert ends connections that nobody will accept any more.
+func (l *Listener) desert() {
+	for {
+		select {
+		case c := <-l.accepted:
+			c.finish(net.ErrClosed, "the listener is closed")
+		default:
+			return
+		}
+	}
 }
 
 // Addr is the address that is listened on.
@@ -235,6 +248,11 @@ func (l *Listener) offer(c *Conn) {
 		case l.accepted <- c:
 		case <-l.done:
 			c.finish(net.ErrClosed, "the listener is closed")
+		}
+		select {
+		case <-l.done: // perhaps Close has looked already
+			l.desert()
+		default:
 		}
 	}
 }

@@ -3,6 +3,7 @@ package stripe
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +40,22 @@ func TestChoose(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// What a listener says of its links is not believed: some of it would be a hello that fits no frame, or no address at all.
+func TestListenerTellsNonsense(t *testing.T) {
+	at := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}
+	longest := Peer{Link: strings.Repeat("x", maxName), Addrs: at}
+	d := &dialer{changed: newSignal()}
+	d.hear([]Peer{{Link: strings.Repeat("x", maxFrame-54), Addrs: at}, {Link: "nowhere"}, {Link: "invalid", Addrs: []netip.AddrPort{{}}}, longest})
+	<-d.changed
+	if got := d.peers(); len(got) != 1 || got[0].Link != longest.Link {
+		t.Errorf("%d links are believed; want the last one only", len(got))
+	}
+	a, b := NewKey(), NewKey()
+	if c, err := DialPeers(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, []Peer{{Link: "nowhere"}}); err == nil {
+		c.Abort()
+		t.Error("a connection with a peer that has no address")
 	}
 }

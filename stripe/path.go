@@ -346,6 +346,7 @@ func (p *path) receiveData(f frame) (kept bool, err error) {
 	p.receivedBytes += uint64(len(data))
 	for _, e := range p.flight.ends {
 		e.received += uint64(len(data))
+		e.used.Add(uint64(len(data)))
 	}
 	if p.c.in.ready() {
 		p.c.readable.signal()

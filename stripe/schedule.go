@@ -191,9 +191,9 @@ func (s *scheduler) mayUse(f *flight, now time.Time) bool {
 	return true
 }
 
-// any reports whether another path, one that answers, has the property.
+// any reports whether another path, one that answers and has not reached its cap, has the property.
 func (s *scheduler) any(f *flight, now time.Time, property func(*flight) bool) bool {
-	return slices.ContainsFunc(s.flights, func(g *flight) bool { return g != f && !g.silent(now) && property(g) })
+	return slices.ContainsFunc(s.flights, func(g *flight) bool { return g != f && !g.silent(now) && !g.spent() && property(g) })
 }
 
 // orphan is the first chunk no path carries any more.

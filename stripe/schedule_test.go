@@ -98,7 +98,7 @@ func play(t *testing.T, links []oracleLink, n int) float64 {
 		}
 	}
 	for i, l := range links {
-		flights[i] = &flight{ends: [2]end{{meter: new(meter)}, {meter: new(meter)}}}
+		flights[i] = &flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}}
 		flights[i].sampleRTT(time.Duration(2 * l.delay * 1e9))
 		s.add(flights[i])
 		events = append(events, event{0, ask(i), i})
@@ -134,7 +134,7 @@ func TestCopiesGain(t *testing.T) {
 		s := scheduler{limit: 16, free: func([]byte) {}}
 		var f [2]*flight
 		for i := range f {
-			f[i] = &flight{ends: [2]end{{meter: new(meter)}, {meter: new(meter)}}, srtt: 38e6, rttvar: 1e6, minRTT: 30e6, rate: 2.5e6}
+			f[i] = &flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}, srtt: 38e6, rttvar: 1e6, minRTT: 30e6, rate: 2.5e6}
 			s.add(f[i])
 		}
 		f[0].srtt = tc.srtt
@@ -142,6 +142,23 @@ func TestCopiesGain(t *testing.T) {
 		c := s.take(f[0], begin)
 		if again := s.take(f[1], begin.Add(time.Millisecond)); c == nil || (again == c) != tc.want {
 			t.Errorf("round trip %v: took %v and again %v; want a copy: %v", tc.srtt, c != nil, again != nil, tc.want)
+		}
+	}
+}
+
+// A path that has reached its cap does not keep those from sending that wait for it to fail.
+func TestOthersSendAfterCap(t *testing.T) {
+	now := time.Unix(1, 0)
+	for name, p := range map[string]Policy{"backup": {Backup: true}, "share": {Share: 0.5}} {
+		spent := &flight{ends: [2]end{{Policy{CapBytes: 1}, newMeter()}, {meter: newMeter()}}}
+		other := &flight{ends: [2]end{{p, newMeter()}, {meter: newMeter()}}}
+		other.ends[0].sent = 1 << 20
+		s := &scheduler{limit: 16, sent: 1 << 20, free: func([]byte) {}}
+		s.add(spent)
+		s.add(other)
+		s.write(make([]byte, maxPayload), now)
+		if s.take(spent, now) != nil || s.take(other, now) == nil {
+			t.Errorf("%s: the link at its cap sends, or the other one does not", name)
 		}
 	}
 }
@@ -174,7 +191,7 @@ func torment(r *rand.Rand) error {
 		quiet := step >= 3000 // nothing breaks any more, everything must come through
 		switch k := r.IntN(10); {
 		case len(paths) == 0 || k == 0 && len(paths) < 5 && !quiet:
-			p := &pathState{f: &flight{ends: [2]end{{Policy{Backup: r.IntN(4) == 0, Priority: r.IntN(3)}, new(meter)}, {meter: new(meter)}}}}
+			p := &pathState{f: &flight{ends: [2]end{{Policy{Backup: r.IntN(4) == 0, Priority: r.IntN(3)}, newMeter()}, {meter: newMeter()}}}}
 			p.f.sampleRTT(time.Duration(1+r.IntN(100)) * time.Millisecond)
 			s.add(p.f)
 			paths = append(paths, p)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -348,6 +349,43 @@ func TestCloseAtBothEndsAtOnce(t *testing.T) {
 	})
 }
 
+// Flush waits for a reader that pauses, and for links that are gone for a while; after it, Close has nothing to wait for. A deadline ends it.
+func TestFlushWaits(t *testing.T) {
+	const pause = 3 * closeStall
+	for name, c := range map[string]struct {
+		n    int64
+		hold func(*simSession)
+	}{
+		"reader": {startWindow*maxPayload + unsentLeast, func(*simSession) { time.Sleep(pause) }},
+		"links":  {unsentLeast, func(s *simSession) { s.wires[0].freeze(); time.Sleep(pause); s.wires[0].thaw() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimSession(t, simPath{mbps: 80, delay: 15e6, queue: 750000})
+				defer s.close()
+				ended := make(chan error, 1)
+				go func() {
+					_, err := s.far.Write(make([]byte, c.n))
+					_ = s.far.SetDeadline(time.Now().Add(closeStall))
+					if early := s.far.Flush(); !errors.Is(early, os.ErrDeadlineExceeded) {
+						err = errors.Join(err, fmt.Errorf("with a deadline: %v", early))
+					}
+					_ = s.far.SetDeadline(time.Time{})
+					ended <- errors.Join(err, s.far.Flush(), s.far.Close())
+				}()
+				c.hold(s)
+				got, err := io.Copy(io.Discard, s.near)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if got != c.n || err != nil {
+					t.Errorf("read %d of %d bytes, %v", got, c.n, err)
+				}
+			})
+		})
+	}
+}
+
 // What a slow path still carries when the peer has everything keeps neither end from closing.
 func TestCloseWaitsForNoSlowPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -373,6 +411,27 @@ func TestCloseWaitsForNoSlowPath(t *testing.T) {
 			if took := at.Sub(got); took > 4*quick {
 				t.Errorf("closed %v after the last byte was read; want at most two round trips of the quick path, %v", took, 4*quick)
 			}
+		}
+	})
+}
+
+// A peer that makes up a name of its link for each path fills no memory.
+func TestPeerMakesUpLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 1e6, queue: 75000})
+		defer s.close()
+		var err error
+		for i := uint32(2); err == nil && i < 10*maxPaths; i++ {
+			near, far := simLink(8, 1e6, 75000)
+			var p *path
+			if p, err = s.far.attach(far, hello{Path: i, Link: "far", To: fmt.Sprint(i)}, Policy{}, 2e6); err == nil {
+				p.end(errGone)
+			}
+			near.Close()
+			far.Close()
+		}
+		if err == nil || len(s.far.farMeters) != maxPaths {
+			t.Errorf("%d links of the peer are counted, %v; want %d", len(s.far.farMeters), err, maxPaths)
 		}
 	})
 }

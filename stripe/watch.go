@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,11 +19,6 @@ func (c *Conn) runWatch() {
 		now := time.Now()
 		var dead []*path
 		c.mu.Lock()
-		patience := c.patience
-		if c.deserted {
-			patience = min(patience, desertedPatience)
-		}
-		hopeless := len(c.paths) == 0 && now.Sub(c.pathless) > patience
 		bdp := 0.0
 		for _, p := range c.paths {
 			p.watch(now)
@@ -32,14 +28,59 @@ func (c *Conn) runWatch() {
 			}
 		}
 		c.window = min(maxWindow, startWindow+int(bdp/maxPayload))
+		hopeless := c.hopeless(now)
 		c.mu.Unlock()
 		for _, p := range dead {
 			p.end(fmt.Errorf("silent for %v", pathDead))
 		}
-		if hopeless {
-			c.finish(fmt.Errorf("%w for %v", ErrNoPath, patience), "")
+		if hopeless != nil {
+			c.finish(hopeless, strings.TrimPrefix(hopeless.Error(), "stripe: "))
 		}
 	}
+}
+
+// hopeless is why the session is to end, if it is: for too long, no path may carry anything.
+func (c *Conn) hopeless(now time.Time) error {
+	for _, p := range c.paths {
+		if p.carries() {
+			c.pathless = time.Time{}
+			return nil
+		}
+	}
+	if c.pathless.IsZero() {
+		c.pathless = now
+	}
+	patience, why := c.patience, ErrNoPath
+	switch {
+	case c.exhausted():
+		patience, why = min(patience, spentPatience), ErrSpent
+	case len(c.paths) > 0: // a link without a cap may come
+		why = ErrSpent
+	case c.deserted:
+		patience = min(patience, desertedPatience)
+	}
+	if now.Sub(c.pathless) <= patience {
+		return nil
+	}
+	if why == ErrNoPath {
+		return fmt.Errorf("%w for %v", why, patience)
+	}
+	return why
+}
+
+// carries reports whether anything may still come over the path: it has not reached a cap, or what was sent before is on its way.
+func (p *path) carries() bool {
+	return !p.flight.spent() || p.flight.fifo.len() > 0 || p.in.bps > 1000
+}
+
+// exhausted reports whether all links of this host that are to be used have reached their caps.
+func (c *Conn) exhausted() bool {
+	for name := range c.cfg.Links {
+		if !c.cfg.spent(name) {
+			return false
+		}
+	}
+	return len(c.cfg.Links) > 0
 }
 
 // watch averages a path's rates and asks for a sign of life when it is time.

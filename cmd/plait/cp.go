@@ -41,6 +41,15 @@ func (f *farFlags) options() (o ssh.Options, err error) {
 	return o, err
 }
 
+// named are the links the user asked for.
+func named(opt ssh.Options) map[string]bool {
+	out := map[string]bool{}
+	for name := range opt.Links {
+		out[name] = true
+	}
+	return out
+}
+
 func newCp() *cobra.Command {
 	var f farFlags
 	var json, quiet, checksum bool
@@ -62,12 +71,8 @@ func newCp() *cobra.Command {
 			if job.SSH, err = f.options(); err != nil {
 				return err
 			}
-			named := map[string]bool{}
-			for name := range job.SSH.Links {
-				named[name] = true
-			}
 			columns, _, _ := term.GetSize(int(os.Stderr.Fd()))
-			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named, Quiet: quiet}
+			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named(job.SSH), Quiet: quiet}
 			if json {
 				out = &cp.JSON{Out: c.OutOrStdout()}
 			}

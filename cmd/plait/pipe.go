@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/cp"
 	"plait.dev/plait/stripe/pipe"
 )
 
@@ -22,7 +25,13 @@ func newPipe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			status, err := pipe.Run(c.Context(), args[0], strings.Join(args[1:], " "), c.InOrStdin(), c.OutOrStdout(), opt, nil)
+			command := strings.Join(args[1:], " ")
+			if command == "" {
+				return errors.New("pipe: the command is empty; give one after the host, such as: plait pipe server cat file")
+			}
+			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt)}
+			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
+			status, err := pipe.Run(c.Context(), args[0], command, c.InOrStdin(), c.OutOrStdout(), opt, watch)
 			if err != nil {
 				return copied(err)
 			}

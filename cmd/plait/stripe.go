@@ -34,7 +34,9 @@ func newStripeProxy() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return copied(proxy.Run(c.Context(), args[0], at, opt, c.ErrOrStderr()))
+			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt)}
+			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
+			return copied(proxy.Run(c.Context(), args[0], at, opt, c.ErrOrStderr(), watch))
 		},
 	}
 	f.add(c)
@@ -53,7 +55,11 @@ func newStripeServe() *cobra.Command {
 					return pipe.Serve(conn, run)
 				}
 				defer conn.Close()
-				return cp.Serve(conn, first)
+				if err := cp.Serve(conn, first); err != nil {
+					return err
+				}
+				_ = conn.Flush() // what is said last decides about success, and links may be gone for minutes; the near side may have closed
+				return nil
 			}})
 			if err != nil {
 				return &exit{status: exitFailed, err: err}

@@ -28,7 +28,7 @@ import (
 // Options are for both directions.
 type Options struct {
 	// Checksum compares files that are there already by their content. Otherwise, one of the same size and time of change (to
-	// the nanosecond) counts as the same.
+	// the nanosecond, or as coarser file systems keep it) counts as the same.
 	Checksum bool
 }
 
@@ -98,7 +98,7 @@ func asked(sources []string, to string, opt Options) (request, error) {
 	info, err := os.Stat(to)
 	within := err == nil && info.IsDir() || r.Into
 	for _, s := range sources {
-		name := path.Base(path.Clean(s))
+		name := nameOf(s)
 		if name == ".." || name == "/" {
 			return r, fmt.Errorf("%s: has no name to give it here; name the directory itself", s)
 		}
@@ -110,6 +110,15 @@ func asked(sources []string, to string, opt Options) (request, error) {
 		r.Absent = append(r.Absent, !there(at) && !there(filepath.Join(filepath.Dir(at), partOf(filepath.Base(at)))))
 	}
 	return r, nil
+}
+
+// nameOf is the name a source has at its destination. The home directory has none, as the current one: a directory called ~ would be a trap
+// for who removes it.
+func nameOf(source string) string {
+	if source == "~" || strings.HasPrefix(source, "~/") {
+		source = "." + source[1:]
+	}
+	return path.Base(path.Clean(source))
 }
 
 func there(file string) bool {

@@ -206,9 +206,19 @@ func TestProblemsKeepOthersFromNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p, problems, err := push(t, Options{}, to, filepath.Join(from, "a"), filepath.Join(from, "b"), filepath.Join(from, "c"), filepath.Join(from, "none"), filepath.Join(from, "socket"))
-	if err != nil || len(problems) != 3 || p.Failures() != 2 || p.Copied.Load() != 2 {
+	if err := os.Symlink("nowhere", filepath.Join(from, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, name := range []string{"a", "b", "dangling", "none", "socket", "c"} {
+		sources = append(sources, filepath.Join(from, name))
+	}
+	p, problems, err := push(t, Options{}, to, sources...)
+	if err != nil || len(problems) != 4 || p.Failures() != 4 || p.Copied.Load() != 2 {
 		t.Errorf("%+v, %d failures, %v", problems, p.Failures(), err)
+	}
+	if there(filepath.Join(to, "dangling")) {
+		t.Error("a link that was to be followed is copied")
 	}
 	for _, name := range []string{"a", "c"} {
 		if b, err := os.ReadFile(filepath.Join(to, name)); string(b) != name || err != nil {

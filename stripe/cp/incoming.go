@@ -84,7 +84,7 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	case kind == unix.S_IFDIR:
 		return false, errors.New("a directory is in the way of a file")
 	case kind != unix.S_IFREG || found.Size != in.Size:
-	case !rc.checksum && found.Mtim.Nano() == in.MTime:
+	case !rc.checksum && keeps(found.Mtim.Nano(), in.MTime):
 		if found.Mode&0o777 != in.Mode {
 			err = rc.root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
@@ -103,6 +103,17 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 		return false, nil
 	}
 	return false, in.keep(in.part)
+}
+
+// keeps reports whether a file system that was given a time has this one for it: NTFS and SMB keep 100 ns, exFAT 10 ms, ext3 and ext4 with small
+// inodes 1 s, FAT 2 s. They cut off what is finer.
+func keeps(has, given int64) bool {
+	for _, unit := range []int64{1, 100, 1e7, 1e9, 2e9} {
+		if past := (given%unit + unit) % unit; has == given-past {
+			return true
+		}
+	}
+	return false
 }
 
 // begin takes the file whose data follows.

@@ -36,6 +36,8 @@ func (e *endedError) Error() string { return printable(e.path + ": " + e.why) }
 
 var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
+	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
+	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")
 	errVanished  = errors.New("was removed since the copy began")
 	errNoLocks   = errors.New("the file system has no locks")

@@ -64,6 +64,7 @@ type Text struct {
 	started time.Time
 	told    map[string]string // last words about a link
 	drawn   bool
+	watched *stripe.Conn
 }
 
 // Problem implements Reporter.
@@ -138,6 +139,29 @@ func (t *Text) tellLinks(s Snapshot) {
 			}
 			t.line("plait: link " + l.Name + " " + words)
 		}
+	}
+}
+
+// Watch tells of a connection's links that were asked for, while it lives and no newer one is watched.
+func (t *Text) Watch(c *stripe.Conn) {
+	t.mu.Lock()
+	t.watched = c
+	t.mu.Unlock()
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.Done():
+			return
+		case <-tick.C:
+		}
+		t.mu.Lock()
+		newest := t.watched == c
+		t.mu.Unlock()
+		if !newest {
+			return
+		}
+		t.Progress(Snapshot{Links: c.Stats()})
 	}
 }
 

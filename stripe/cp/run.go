@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func Parse(args []string) (Job, error) {
 		}
 		j.Host = host
 		j.Sources = append(j.Sources, source)
-		name := path.Base(path.Clean(source))
+		name := nameOf(source)
 		if other, ok := named[name]; ok {
 			return j, fmt.Errorf("%s and %s would both be %s in %s; copy them one at a time, to different places", other, a, name, args[last])
 		}
@@ -112,6 +111,9 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = conn.Flush()
 	}
 	if err != nil {
 		conn.Abort()

@@ -1,6 +1,8 @@
 package cp
 
 import (
+	"bufio"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +32,39 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %q", args, j, err, want)
 		}
 	}
+}
+
+func TestNameOf(t *testing.T) {
+	for source, want := range map[string]string{"": ".", "a/b/": "b", "~": ".", "~/": ".", "~/.": ".", "~/a": "a", "~/..": "..", "~user": "~user", "./~": "~", "a/~": "~"} {
+		if got := nameOf(source); got != want {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// A stream says which of the links asked for it cannot use, as a copy does.
+func TestWatch(t *testing.T) {
+	a, b := stripe.NewKey(), stripe.NewKey()
+	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	links := map[string]stripe.Policy{"lo": {}, "gone0": {}}
+	conn, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}, Links: links}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, out := io.Pipe()
+	text := &Text{Out: out, Named: map[string]bool{"lo": true, "gone0": true}, started: time.Now().Add(-linkGrace), told: map[string]string{}}
+	ended := make(chan struct{})
+	go func() { defer close(ended); text.Watch(conn) }()
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if !strings.HasPrefix(line, "plait: link gone0 is not used: ") {
+		t.Errorf("%q, %v", line, err)
+	}
+	conn.Abort()
+	<-ended
 }
 
 func TestText(t *testing.T) {

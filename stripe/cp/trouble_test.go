@@ -335,6 +335,42 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// A file system that keeps coarser times than the source's does not make every copy a new one; another time does.
+func TestCoarseTimes(t *testing.T) {
+	file, to := filepath.Join(t.TempDir(), "file"), t.TempDir()
+	write(t, file, "content")
+	at := time.Unix(1e9+1, 123456789)
+	if err := os.Chtimes(file, at, at); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		has  time.Time // of what is there
+		want uint64    // files copied
+	}{
+		{time.Unix(0, 0), 1},
+		{at, 0},
+		{time.Unix(1e9+1, 123456700), 0},
+		{time.Unix(1e9+1, 120e6), 0},
+		{time.Unix(1e9+1, 0), 0},
+		{time.Unix(1e9, 0), 0},
+		{time.Unix(1e9+2, 0), 1},
+		{time.Unix(1e9+1, 123456000), 1},
+	} {
+		if c.has.Unix() > 0 {
+			if err := os.Chtimes(filepath.Join(to, "file"), c.has, c.has); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, problems, err := push(t, Options{}, to, file)
+		if err != nil || len(problems) > 0 || p.Copied.Load() != c.want {
+			t.Errorf("there with time %v: %d files copied, want %d; %v, %v", c.has, p.Copied.Load(), c.want, problems, err)
+		}
+	}
+	if !keeps(-2e9, -1) || keeps(0, -1) {
+		t.Error("times before 1970 are cut off towards 1970")
+	}
+}
+
 // What the other end says cannot command the terminal.
 func TestPrintable(t *testing.T) {
 	var out strings.Builder

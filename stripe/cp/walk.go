@@ -16,7 +16,11 @@ const countAfter = time.Second
 func (se *sender) runCount() {
 	var t total
 	for _, source := range se.sources {
-		_ = filepath.WalkDir(follow(source), func(_ string, d fs.DirEntry, err error) error {
+		top, err := follow(source)
+		if err != nil {
+			continue // the walk tells
+		}
+		_ = filepath.WalkDir(top, func(_ string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				if info, err := d.Info(); err == nil {
 					t.Files++
@@ -44,11 +48,12 @@ func (p *Progress) total(t total) {
 }
 
 // follow is what a source names: links given as sources are followed, those below are copied as links.
-func follow(source string) string {
-	if to, err := filepath.EvalSymlinks(source); err == nil {
-		return to
+func follow(source string) (string, error) {
+	to, err := filepath.EvalSymlinks(source)
+	if errors.Is(err, fs.ErrNotExist) && there(source) {
+		err = errNowhere
 	}
-	return filepath.Clean(source)
+	return to, err
 }
 
 // runWalk offers everything there is, as fast as the receiver answers.
@@ -56,23 +61,12 @@ func (se *sender) runWalk() {
 	defer time.AfterFunc(countAfter, se.runCount).Stop()
 	id, t := uint64(0), total{}
 	for i, source := range se.sources {
-		top := follow(source)
-		err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return se.tell(file, err)
-			}
-			id++
-			e, err := describe(file, d)
-			if err != nil {
-				return se.tell(file, err)
-			}
-			if e.Kind == isFile {
-				t.Files++
-				t.Bytes += e.Size
-			}
-			e.ID, e.Source, e.Path = id, i, below(top, file)
-			return se.offer(offered{e, file})
-		})
+		top, err := follow(source)
+		if err != nil {
+			err = se.tell(source, err)
+		} else {
+			err = se.walk(i, top, &id, &t)
+		}
 		if err != nil {
 			se.fail(err)
 			return
@@ -89,6 +83,29 @@ func (se *sender) runWalk() {
 	se.walked = true
 	se.mu.Unlock()
 	se.fail(err)
+}
+
+// walk offers what one source names. id and t count on.
+func (se *sender) walk(source int, top string, id *uint64, t *total) error {
+	return filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return se.tell(file, err)
+		}
+		*id++
+		e, err := describe(file, d)
+		if file == top && errors.Is(err, errNotCopied) {
+			err = errNoFile // it was asked for
+		}
+		if err != nil {
+			return se.tell(file, err)
+		}
+		if e.Kind == isFile {
+			t.Files++
+			t.Bytes += e.Size
+		}
+		e.ID, e.Source, e.Path = *id, source, below(top, file)
+		return se.offer(offered{e, file})
+	})
 }
 
 // below is what the walk from top added to it for a file.

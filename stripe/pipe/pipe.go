@@ -29,13 +29,19 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	if err != nil {
 		return 0, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if watch != nil {
 		watch(conn.Conn)
 	}
 	go func() { // it may wait for input when the command has long ended
-		if _, err := io.Copy(conn, in); err == nil {
+		from := &input{Reader: in}
+		_, err := io.Copy(conn, from)
+		switch {
+		case from.err != nil: // the command would wait for the rest for ever
+			stop(fmt.Errorf("read standard input: %w; give another one, such as < /dev/null", from.err))
+		case err == nil:
 			_ = conn.CloseWrite()
 		}
 	}()
@@ -45,6 +51,20 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	}
 	conn.Abort() // everything has come; what the command did not read is of no use
 	return status, err
+}
+
+// input tells why reading failed from why writing did.
+type input struct {
+	io.Reader
+	err error
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	n, err := in.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		in.err = err
+	}
+	return n, err
 }
 
 // unpack copies blocks to out until the end.
@@ -83,7 +103,7 @@ func (b *blocks) Write(p []byte) (int, error) {
 }
 
 // Serve is the other end: it runs the command. Its standard error is this process's.
-func Serve(conn net.Conn, command string) error {
+func Serve(conn *stripe.Conn, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -110,6 +130,9 @@ func Serve(conn net.Conn, command string) error {
 		status = statusUnknown
 	}
 	_, err = conn.Write([]byte{0, 0, 0, 0, status})
+	if err == nil {
+		err = conn.Flush() // who reads the output may pause, links may be gone for minutes
+	}
 	if err == nil {
 		err = conn.Close()
 	}

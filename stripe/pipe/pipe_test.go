@@ -2,9 +2,14 @@ package pipe
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
@@ -39,5 +44,24 @@ func TestRun(t *testing.T) {
 		if err != nil || status != c.status || out.String() != c.out {
 			t.Errorf("%s: status %d, %d bytes, %v; want %d, %d bytes", c.command, status, out.Len(), err, c.status, len(c.out))
 		}
+	}
+}
+
+// An input that cannot be read ends the command, which would wait for it.
+func TestInputFails(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = Run(ctx, "host", "cat", dir, io.Discard, ssh.Options{Command: []string{self}}, nil)
+	if !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("%v; want that a directory cannot be read", err)
 	}
 }

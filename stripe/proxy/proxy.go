@@ -12,6 +12,7 @@ import (
 	"net"
 	"time"
 
+	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
 )
 
@@ -24,8 +25,8 @@ const (
 	maxPrograms = 900
 )
 
-// Run offers the proxy at an address of this host until ctx ends, or ssh does.
-func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) error {
+// Run offers the proxy at an address of this host until ctx ends, or ssh does. watch, if not nil, sees each connection with the host.
+func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return fmt.Errorf("proxy: %w", err)
@@ -61,7 +62,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) e
 		go func() {
 			defer func() { <-room }()
 			defer program.Close()
-			if err := carry(ctx, program, far); err != nil {
+			if err := carry(ctx, program, far, watch); err != nil {
 				fmt.Fprintln(log, "plait: proxy:", err)
 			}
 		}()
@@ -69,7 +70,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer) e
 }
 
 // carry serves one program.
-func carry(ctx context.Context, program net.Conn, far *ssh.Far) error {
+func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stripe.Conn)) error {
 	if err := program.SetDeadline(time.Now().Add(askTime)); err != nil {
 		return err
 	}
@@ -85,6 +86,9 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far) error {
 	if e := answer(err); err != nil || e != nil {
 		return errors.Join(err, e)
 	}
+	if watch != nil {
+		watch(conn)
+	}
 	relay(begun{program.(half), r}, conn)
 	return nil
 }
@@ -98,7 +102,7 @@ type begun struct {
 func (b begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // reach has the far side connect to a target.
-func reach(ctx context.Context, target string, far *ssh.Far) (half, error) {
+func reach(ctx context.Context, target string, far *ssh.Far) (*stripe.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	conn, err := far.Dial(ctx)
@@ -158,7 +162,7 @@ func Serve(conn net.Conn) {
 	}
 	defer to.Close()
 	if writeText(conn, "") == nil {
-		relay(to.(half), conn.(half))
+		relay(to.(half), conn.(*stripe.Conn))
 	}
 }
 
@@ -169,7 +173,7 @@ type half interface {
 }
 
 // relay copies both ways until both directions have ended, or one has failed.
-func relay(a, b half) {
+func relay(a half, b *stripe.Conn) {
 	whole := make(chan bool, 2)
 	one := func(to, from half) {
 		_, err := io.Copy(to, from)
@@ -180,8 +184,8 @@ func relay(a, b half) {
 	}
 	go one(a, b)
 	go one(b, a)
-	if <-whole {
-		<-whole
+	if <-whole && <-whole {
+		_ = b.Flush() // who reads at the other end may pause
 	}
 	a.Close()
 	b.Close()

@@ -39,7 +39,7 @@ func TestProgramsGoThrough(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said, log := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, log) }()
+	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, log, nil) }()
 	lines := bufio.NewScanner(said)
 	lines.Scan()
 	at := lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]

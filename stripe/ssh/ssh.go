@@ -271,7 +271,9 @@ func receive(r *bufio.Reader, v any) error {
 
 func port(peers []stripe.Peer) uint16 {
 	for _, p := range peers {
-		return p.Addrs[0].Port()
+		if len(p.Addrs) > 0 {
+			return p.Addrs[0].Port()
+		}
 	}
 	return 0
 }

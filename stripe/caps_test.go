@@ -1,0 +1,77 @@
+package stripe
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// When all links have reached their caps, both ends hear of it, whoever sends; when one without a cap may come, it is waited for.
+func TestAllLinksSpent(t *testing.T) {
+	const caps = 1 << 20
+	for name, c := range map[string]struct {
+		links map[string]Policy
+		pull  bool
+		after time.Duration // caps are reached after about 2 s, averages and patience follow
+	}{
+		"push":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, after: 10 * time.Second},
+		"pull":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, pull: true, after: 10 * time.Second},
+		"another is absent": {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}, "c": {}}, after: defaultPatience + 10*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimSession(t)
+				defer s.close()
+				s.near.cfg = &Config{Links: c.links}
+				for _, link := range []string{"a", "b"} {
+					s.add(t, simPath{mbps: 4, delay: 15e6, queue: 75000, policy: c.links[link]})
+				}
+				from, to := s.near, s.far
+				if c.pull {
+					from, to = s.far, s.near
+				}
+				start, got := time.Now(), make(chan int64)
+				go func() { n, _ := io.Copy(io.Discard, to); got <- n }()
+				_, err := from.Write(make([]byte, 8<<20))
+				took := time.Since(start)
+				if err == nil || !strings.Contains(err.Error(), "reached their caps") || took > c.after || took < c.after-10*time.Second {
+					t.Errorf("writing ended after %v: %v; want that caps are reached, after at most %v", took, err, c.after)
+				}
+				if n := <-got; n < 2*caps*9/10 || n > 2*caps {
+					t.Errorf("%d bytes have come; want nearly %d", n, 2*caps)
+				}
+			})
+		})
+	}
+}
+
+// A cap is for all connections with one configuration, such as a proxy's.
+func TestCapOfManyConnections(t *testing.T) {
+	links := map[string]Policy{"a": {CapBytes: 1 << 20}}
+	for _, pull := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far, all := &Config{Links: links}, &Config{}, uint64(0)
+			for range 3 {
+				s := newSimSession(t)
+				s.near.cfg, s.far.cfg = near, far
+				s.add(t, simPath{mbps: 8, delay: 15e6, queue: 75000, policy: links["a"]})
+				s.add(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+				if pull {
+					s.near, s.far = s.far, s.near
+				}
+				s.transfer(t, 1<<20)
+				if pull {
+					s.near, s.far = s.far, s.near
+				}
+				st := s.near.Stats()[0]
+				all += st.SentBytes + st.ReceivedBytes
+				s.close()
+			}
+			if all < 900<<10 || all > 1<<20 || !near.spent("a") {
+				t.Errorf("pull %v: the link carried %d KB; want 900 to 1024", pull, all>>10)
+			}
+		})
+	}
+}
