@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func Parse(args []string) (Job, error) {
 	toHost, to := operand(args[last])
 	j.To = to
 	named := map[string]string{}
+	if i := slices.Index(args, ""); i >= 0 { // an unset variable, which would be this directory
+		return j, fmt.Errorf("argument %d is empty, and no file has such a name; write . for this directory", i+1)
+	}
 	for i, a := range args[:last] {
 		host, source := operand(a)
 		if i > 0 && host != j.Host {
