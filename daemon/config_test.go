@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -64,6 +65,20 @@ func TestNoFile(t *testing.T) {
 	want := "read configuration missing.yaml: there is no such file; name another with --config, or leave --config out to run with the defaults"
 	if _, err := ReadConfig("missing.yaml"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// What can be read only once is refused before anybody waits for it: the process in the background reads again, and so does a reload.
+func TestNoRegularFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"pipe", "/dev/null", "."} {
+		want := "read configuration " + path + ": it is no regular file, and is to be read more than once; write it to a file and name that"
+		if _, err := ReadConfig(path); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 
