@@ -325,8 +325,8 @@ func (c *Config) parse(file string, text []byte) error {
 	var document, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return nil // empty, or only comments
+	if errors.Is(err, io.EOF) || err == nil && what(document.Content[0]) == "nothing" { // what an editor has not finished to write must not put the defaults in force
+		return fmt.Errorf("%s:1:1: the file is empty: expected keys, or {} to run with the defaults", file)
 	}
 	if err != nil {
 		line, cause := "1", strings.TrimPrefix(err.Error(), "yaml: ")

@@ -124,8 +124,16 @@ congestion:
 	}
 }
 
+// A file without anything is one that somebody is writing; the defaults would act on the whole host.
 func TestEmptyFile(t *testing.T) {
-	for _, text := range []string{"", "# nothing\n", "congestion:\n", "{}\n"} {
+	want := "plait.yaml:1:1: the file is empty: expected keys, or {} to run with the defaults"
+	for _, text := range []string{"", "# nothing\n", "---\n", "null\n"} {
+		inDirectory(t, text)
+		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"congestion:\n", "{}\n"} {
 		inDirectory(t, text)
 		if c, err := ReadConfig("plait.yaml"); err != nil || !reflect.DeepEqual(c, withCgroup(DefaultConfig())) {
 			t.Errorf("%q: got %+v, %v, want the defaults", text, c, err)
