@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/mptcp"
@@ -45,7 +46,7 @@ func unregister() error {
 		}
 		err = m.Delete(uint32(0))
 		m.Close()
-		if errors.Is(err, ebpf.ErrNotSupported) {
+		if errors.Is(err, unix.EOPNOTSUPP) { // it hangs on a link, and with that on a process
 			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
 		}
 		if err != nil {

@@ -207,12 +207,12 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
 	}
-	if c.takes() && registered() {
-		return nil, errTaken
-	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
 		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
+	}
+	if c.takes() && registered() {
+		return nil, errTaken(linked)
 	}
 	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
 	if err != nil {

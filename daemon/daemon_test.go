@@ -386,8 +386,13 @@ func TestTwoAtOnce(t *testing.T) {
 	if up[0] == nil {
 		up[0], refused[1] = up[1], refused[0]
 	}
-	if refused[1].Error() != errTaken.Error() {
-		t.Errorf("refused with %v, want %v", refused[1], errTaken)
+	_, linked, err := bpf.Load()
+	h.must(err)
+	if want := errTaken(linked); refused[1].Error() != want.Error() {
+		t.Errorf("refused with %v, want %v", refused[1], want)
+	}
+	if _, err := Cleanup(filepath.Join(h.dir, "other"), false); linked && (err == nil || !strings.Contains(err.Error(), "a process holds it: another plait is up")) {
+		t.Errorf("plait down with another control socket: %v, want that another plait is up", err)
 	}
 	h.uses("with the one that is up", h.connect(0, ""), bpf.Name, bpf.Name)
 	h.must(func() error { _, err := up[0].Stop(t.Context()); return err }())
