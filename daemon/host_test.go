@@ -58,9 +58,11 @@ func TestMain(m *testing.M) {
 func daemonMain(path string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 	c, err := ReadConfig(path)
 	if err == nil {
-		err = Run(ctx, c, Options{ConfigPath: path, Version: "test", Log: os.Stderr, Ready: func() { fmt.Println("ready") }})
+		err = Run(ctx, c, Options{ConfigPath: path, Version: "test", Log: os.Stderr, Ready: func() { fmt.Println("ready") }, Hangups: hangups})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -98,6 +98,16 @@ func (d *Daemon) install(c Config) error {
 
 // Reload implements Controlled.
 func (d *Daemon) Reload() error {
+	err := d.reload()
+	if err != nil {
+		fmt.Fprintf(d.options.Log, "reload: %v\n", err)
+	} else {
+		fmt.Fprintf(d.options.Log, "reload: the configuration %s is in force\n", d.options.ConfigPath)
+	}
+	return err
+}
+
+func (d *Daemon) reload() error {
 	if d.options.ConfigPath == "" {
 		return errors.New("reload: plait runs without a configuration file; start it with --config")
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -165,8 +166,11 @@ func name16(b [16]uint8) string {
 // Why implements Controlled.
 func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.Status().Sockets, name) }
 
+// errDown is why a daemon ends that is asked to.
+var errDown = errors.New("plait down")
+
 // Stop implements Controlled.
-func (d *Daemon) Stop() { d.stop() }
+func (d *Daemon) Stop() { d.stop(errDown) }
 
 // toDefault is the choice of the system's default, PLAIT_DEFAULT in bpf/abi.h.
 const toDefault = math.MaxUint8

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +88,21 @@ func TestStartsAgain(t *testing.T) {
 		if got := startsAgain(result); got != want {
 			t.Errorf("%q: %v, want %v", result, got, want)
 		}
+	}
+}
+
+// In the daemon a hangup is no end.
+func TestHangups(t *testing.T) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGHUP)
+	c := hangups()
+	defer signal.Reset(syscall.SIGHUP)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	<-c
+	if len(ended) > 0 {
+		t.Error("it is told to what ends a command, too")
 	}
 }
 

@@ -55,9 +55,9 @@ func execute(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
-		<-signals
+		s := <-signals
 		signal.Stop(signals)
-		stop(errInterrupted)
+		stop(fmt.Errorf("%w (signal: %v)", errInterrupted, s))
 	}()
 	root := newRoot()
 	root.SetArgs(args)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -42,7 +43,7 @@ func newUp() *cobra.Command {
 		Short: "Choose the congestion control of this host's connections",
 		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
 			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server,\n" +
-			"a section ackpath acknowledgements over the quicker of several links.",
+			"a section ackpath acknowledgements over the quicker of several links. SIGHUP makes it read its configuration again, as plait reload does.",
 		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
@@ -98,7 +99,7 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 
 // run is the daemon, in this process.
 func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready func()) error {
-	o := daemon.Options{ConfigPath: f.config, Version: version, Log: log, Ready: ready}
+	o := daemon.Options{ConfigPath: f.config, Version: version, Log: log, Ready: ready, Hangups: hangups()}
 	if f.signalLog != "" {
 		file, err := os.OpenFile(f.signalLog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // it says who talks to whom
 		if err != nil {
@@ -112,6 +113,14 @@ func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready
 		return nil // a signal is the ordinary end of a daemon
 	}
 	return err
+}
+
+// hangups are what reloads a daemon by custom; to other commands it is the end of their terminal.
+func hangups() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Reset(syscall.SIGHUP)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
 }
 
 // tell is the daemon in the background: it says ok, or why not, to the process that started it.
