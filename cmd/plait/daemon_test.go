@@ -122,6 +122,19 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// What is printed as the next step reaches this plait.
+func TestPrintUp(t *testing.T) {
+	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {
+		var out strings.Builder
+		printUp(&out, standIn{}.Status(), where(control), "/log")
+		for _, line := range []string{"with plait down" + want + ", or by", "see plait status" + want + " and /log\n"} {
+			if !strings.Contains(out.String(), line) {
+				t.Errorf("%s: got\n%swant %q in it", control, &out, line)
+			}
+		}
+	}
+}
+
 // The process in the background is in another directory and must mean the same files.
 func TestArguments(t *testing.T) {
 	dir := t.TempDir()

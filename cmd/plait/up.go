@@ -74,8 +74,8 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	client := daemon.Client(c.Control)
 	switch s, err := client.Status(); {
 	case err == nil:
-		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload reads a changed configuration, plait down ends it\n",
-			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy)
+		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload%s reads a changed configuration, plait down%[4]s ends it\n",
+			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy, where(c.Control))
 		return nil
 	case !errors.Is(err, daemon.ErrNotRunning):
 		return &exit{1, err}
@@ -93,7 +93,7 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &exit{1, fmt.Errorf("plait came up and ended again: %w; see %s", err, f.log)}
 	}
-	printUp(out, s, f.log)
+	printUp(out, s, where(c.Control), f.log)
 	return nil
 }
 
@@ -229,8 +229,16 @@ func notifySystemd() {
 	}
 }
 
+// where is what other commands must be told to ask a plait with this control socket.
+func where(control string) string {
+	if control == new(controlFlags).client().Path() {
+		return ""
+	}
+	return " --control " + control
+}
+
 // printUp says what has been done.
-func printUp(out io.Writer, s daemon.Status, log string) {
+func printUp(out io.Writer, s daemon.Status, where, log string) {
 	does := map[daemon.Mode]string{
 		daemon.On:      fmt.Sprintf("connections of %s: policy %s, %g %% held out for comparison", s.Cgroup, s.Policy, s.HoldoutPercent),
 		daemon.Observe: fmt.Sprintf("connections of %s are observed, policy %s; nothing is changed", s.Cgroup, s.Policy),
@@ -238,7 +246,7 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	}
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
-	fmt.Fprintf(out, "  they return to %s with plait down, or by themselves if plait dies\n", s.Default)
+	fmt.Fprintf(out, "  they return to %s with plait down%s, or by themselves if plait dies\n", s.Default, where)
 	if s.Egress != nil {
 		fmt.Fprintln(out, " ", exits(s.Egress))
 	}
@@ -248,5 +256,5 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "  warning:", w)
 	}
-	fmt.Fprintf(out, "  see plait status and %s\n", log)
+	fmt.Fprintf(out, "  see plait status%s and %s\n", where, log)
 }
