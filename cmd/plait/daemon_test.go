@@ -112,7 +112,7 @@ func TestDraw(t *testing.T) {
 	picture := draw(view{Status: s}, false, s.UpSince.Add(90*time.Second), 40, 5)
 	want := home + strings.Join([]string{
 		"plait 1.2.3, up for 1m30s, mode on, poli",
-		"connections: 190 managed, 10 held out on",
+		"connections: 1 heard of and open; since ",
 		"BGP exits: mode observe, 3 exits, 1 of 2",
 		"warning: something is odd",
 		"q: quit  e: BGP exits",
