@@ -174,8 +174,12 @@ func wrongMetrics(address string) string {
 }
 
 func wrongCgroup(path string) string {
+	const expected = "expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup"
 	if !filepath.IsAbs(path) {
-		return "expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup"
+		return expected
+	}
+	if _, err := cgroupID(path); err != nil {
+		return fmt.Sprintf("%v: %s", err, expected)
 	}
 	return ""
 }
@@ -229,7 +233,7 @@ func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 		case e.Kind != yaml.ScalarNode || e.Value == "":
 			r.problem(e, "cgroup: %s: expected a directory of cgroup v2, like system.slice", what(e))
 		case err != nil:
-			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", path, err)
+			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", e.Value, err)
 		case twice:
 			r.problem(e, "cgroup: %s: expected each cgroup once, it is in line %d", e.Value, line)
 		default:

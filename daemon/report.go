@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -120,6 +121,17 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	}
 }
 
+// unplugged says that the interface of the exits' addresses is not there, which may be a mistake or may come later.
+func (x Egress) unplugged() string {
+	if x.Interface == "" || x.Mode == Off {
+		return ""
+	}
+	if _, err := net.InterfaceByName(x.Interface); err != nil {
+		return fmt.Sprintf("the section egress names interface %s, which cannot be found (%v): plait needs it for the addresses of the exits", x.Interface, err)
+	}
+	return ""
+}
+
 // Status implements Controlled.
 func (d *Daemon) Status() Status {
 	d.mu.Lock()
@@ -150,6 +162,9 @@ func (d *Daemon) Status() Status {
 	}
 	if _, err := fallback(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
+	}
+	if why := d.config.Egress.unplugged(); why != "" {
+		s.Warnings = append(s.Warnings, why)
 	}
 	for _, k := range d.sockets {
 		s.Sockets = append(s.Sockets, k.status(s.Default))
