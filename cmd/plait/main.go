@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -49,6 +50,20 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// output keeps the first error of writing, so that commands need not look after every line.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
 // execute runs the command line and returns the exit status.
 func execute(args []string) int {
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -61,7 +76,12 @@ func execute(args []string) int {
 	}()
 	root := newRoot()
 	root.SetArgs(args)
+	out := &output{to: os.Stdout}
+	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}
+	}
 	var e *exit
 	switch {
 	case err == nil:
