@@ -60,6 +60,12 @@ func (d standIn) Stop() { d.stop() }
 func standInMain() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if len(os.Args) > 2 { // says nothing
+		if _, err := net.Listen("unix", os.Args[1]); err == nil {
+			<-ctx.Done()
+		}
+		return
+	}
 	if err := daemon.Serve(ctx, os.Args[1], standIn{stop}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

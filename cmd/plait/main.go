@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +47,37 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newCp(), newPipe(), newLinks(), newStripe(), newMan())
+	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
+		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), heeding(newStripe()))
 	return root
+}
+
+// heed is for what has to be brought to an end: the context ends at a signal, and a second one ends the program at once. Without it the first does.
+func heed(ctx context.Context) context.Context {
+	ctx, stop := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		s := <-signals
+		stop(fmt.Errorf("%w (signal: %v)", errInterrupted, s))
+		time.Sleep(time.Second / 2) // timeout(1) sends twice, to its child and to its group: that is one signal
+		signal.Stop(signals)
+	}()
+	return ctx
+}
+
+// heeding makes a command, and those below it, heed signals from the beginning.
+func heeding(c *cobra.Command) *cobra.Command {
+	for _, below := range c.Commands() {
+		heeding(below)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			c.SetContext(heed(c.Context()))
+			return run(c, args)
+		}
+	}
+	return c
 }
 
 // output keeps the first error of writing, so that commands need not look after every line.
@@ -66,19 +96,11 @@ func (o *output) Write(b []byte) (int, error) {
 
 // execute runs the command line and returns the exit status.
 func execute(args []string) int {
-	ctx, stop := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		s := <-signals
-		signal.Stop(signals)
-		stop(fmt.Errorf("%w (signal: %v)", errInterrupted, s))
-	}()
 	root := newRoot()
 	root.SetArgs(args)
 	out := &output{to: os.Stdout}
 	root.SetOut(out)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(context.Background())
 	if err == nil && out.err != nil {
 		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}
 	}

@@ -69,7 +69,7 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if os.Getenv(readyVariable) != "" {
-		return f.tell(ctx, c)
+		return f.tell(heed(ctx), c)
 	}
 	client := daemon.Client(c.Control)
 	switch s, err := client.Status(); {
@@ -80,13 +80,17 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	case !errors.Is(err, daemon.ErrNotRunning):
 		return &exit{1, err}
 	}
+	ctx = heed(ctx)
 	if f.foreground {
 		if err := f.run(ctx, c, os.Stderr, notifySystemd); err != nil {
 			return &exit{1, err}
 		}
 		return nil
 	}
-	if err := f.background(); err != nil {
+	switch err := f.background(ctx); {
+	case errors.Is(err, errInterrupted):
+		return &exit{130, err}
+	case err != nil:
 		return &exit{1, err}
 	}
 	s, err := client.Status()
@@ -143,7 +147,7 @@ func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 }
 
 // background starts this program again in a session of its own and waits until it is ready.
-func (f *upFlags) background() error {
+func (f *upFlags) background(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program to start it in the background: %w", err)
@@ -174,7 +178,12 @@ func (f *upFlags) background() error {
 	if err != nil {
 		return fmt.Errorf("start plait in the background: %w", err)
 	}
+	defer context.AfterFunc(ctx, func() { r.Close() })() // ends the reading
 	said, err := io.ReadAll(r)
+	if ctx.Err() != nil {
+		return errors.Join(fmt.Errorf("wait until plait is up in the background: %w; process %d is told to end, and takes back what it has done; see %s",
+			context.Cause(ctx), c.Process.Pid, f.log), c.Process.Signal(syscall.SIGTERM))
+	}
 	if err != nil {
 		return err
 	}
