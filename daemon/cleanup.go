@@ -92,7 +92,7 @@ func Cleanup(control string, exits bool) (changes int, err error) {
 	case noExits():
 		return 0, nil
 	case !exits:
-		return 0, release()
+		return 0, release(os.Stderr)
 	}
 	if changes, err = removeExits(filepath.Dir(control)); err != nil {
 		return changes, fmt.Errorf("remove what a killed plait has left: %w", err)

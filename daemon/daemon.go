@@ -305,7 +305,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	d, err := open(c, o)
 	if err == nil {
 		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
-		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
+		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
 		switch {
 		case err != nil:
 		case exits:
@@ -345,6 +345,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	if metrics != nil {
 		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
 	}
+	fmt.Fprintf(o.Log, "plait %s is up: %s\n", o.Version, c.outline(o.ConfigPath))
 	if o.Ready != nil {
 		o.Ready()
 	}

@@ -43,7 +43,7 @@ func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == HelperArgument {
-		os.Exit(Helper(os.Args[2:]))
+		os.Exit(Helper(os.Stderr, os.Args[2:]))
 	}
 	if path := os.Getenv(daemonVariable); path != "" {
 		os.Exit(daemonMain(path))

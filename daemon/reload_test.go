@@ -305,7 +305,10 @@ func TestHangup(t *testing.T) {
 	_, err := p.Stop(t.Context())
 	h.must(errors.Join(err, p.cmd.Wait()))
 	mistake := "reload: " + p.config + ":5:9: mode: maybe: expected off, observe or on\n"
-	if want := "reload: the configuration " + p.config + " is in force\n" + mistake + "plait goes down: plait down\n"; p.said.String() != want {
+	outline := func(mode string) string {
+		return "configuration " + p.config + ", congestion " + mode + " (policy plait, 0 rules), egress off, ackpath off\n"
+	}
+	if want := "plait test is up: " + outline("on") + "reload: now in force: " + outline("observe") + mistake + "plait goes down: plait down\n"; p.said.String() != want {
 		t.Errorf("the log:\n%swant\n%s", &p.said, want)
 	}
 }

@@ -110,7 +110,7 @@ func execute(args []string) int {
 		return lab.ExitOK
 	case errors.As(err, &e):
 		if e.err != nil {
-			fmt.Fprintln(os.Stderr, "plait:", e.err)
+			fmt.Fprintln(ownLog(), "plait:", e.err)
 		}
 		return e.status
 	}
@@ -125,7 +125,7 @@ func main() {
 	case len(os.Args) == 2 && os.Args[1] == emu.Argument:
 		os.Exit(emu.Main(os.Stdin, os.Stdout))
 	case len(os.Args) > 1 && os.Args[1] == daemon.HelperArgument:
-		os.Exit(daemon.Helper(os.Args[2:]))
+		os.Exit(daemon.Helper(ownLog(), os.Args[2:]))
 	default:
 		_ = os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true") // it goes to the log, amid the progress of a copy; the guide says it
 		os.Exit(execute(os.Args[1:]))

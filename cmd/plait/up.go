@@ -138,7 +138,7 @@ func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 			pipe.Close()
 		}
 	}
-	err := f.run(ctx, c, os.Stderr, func() { say("ok") })
+	err := f.run(ctx, c, ownLog(), func() { say("ok") })
 	if err != nil {
 		say(err.Error())
 		return &exit{1, err}
