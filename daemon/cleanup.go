@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/mptcp"
@@ -45,7 +46,7 @@ func unregister() error {
 		}
 		err = m.Delete(uint32(0))
 		m.Close()
-		if errors.Is(err, ebpf.ErrNotSupported) {
+		if errors.Is(err, unix.EOPNOTSUPP) { // it hangs on a link, and with that on a process
 			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
 		}
 		if err != nil {
@@ -91,7 +92,7 @@ func Cleanup(control string, exits bool) (changes int, err error) {
 	case noExits():
 		return 0, nil
 	case !exits:
-		return 0, release()
+		return 0, release(os.Stderr)
 	}
 	if changes, err = removeExits(filepath.Dir(control)); err != nil {
 		return changes, fmt.Errorf("remove what a killed plait has left: %w", err)

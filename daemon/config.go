@@ -202,7 +202,14 @@ func ReadConfig(path string) (Config, error) {
 }
 
 func (c *Config) read(path string) error {
-	text, err := os.ReadFile(path)
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // a pipe has its text once, and another process is to read it, and a reload
+		return fmt.Errorf("read configuration %s: it is no regular file, and is to be read more than once; write it to a file and name that", path)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
 	switch {
 	case errors.Is(err, os.ErrNotExist) && path == DefaultConfigPath:
 		return nil

@@ -174,8 +174,12 @@ func wrongMetrics(address string) string {
 }
 
 func wrongCgroup(path string) string {
+	const expected = "expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup"
 	if !filepath.IsAbs(path) {
-		return "expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup"
+		return expected
+	}
+	if _, err := cgroupID(path); err != nil {
+		return fmt.Sprintf("%v: %s", err, expected)
 	}
 	return ""
 }
@@ -229,7 +233,7 @@ func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 		case e.Kind != yaml.ScalarNode || e.Value == "":
 			r.problem(e, "cgroup: %s: expected a directory of cgroup v2, like system.slice", what(e))
 		case err != nil:
-			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", path, err)
+			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", e.Value, err)
 		case twice:
 			r.problem(e, "cgroup: %s: expected each cgroup once, it is in line %d", e.Value, line)
 		default:
@@ -325,8 +329,8 @@ func (c *Config) parse(file string, text []byte) error {
 	var document, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return nil // empty, or only comments
+	if errors.Is(err, io.EOF) || err == nil && what(document.Content[0]) == "nothing" { // what an editor has not finished to write must not put the defaults in force
+		return fmt.Errorf("%s:1:1: the file is empty: expected keys, or {} to run with the defaults", file)
 	}
 	if err != nil {
 		line, cause := "1", strings.TrimPrefix(err.Error(), "yaml: ")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -67,9 +68,27 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
+// What can be read only once is refused before anybody waits for it: the process in the background reads again, and so does a reload.
+func TestNoRegularFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"pipe", "/dev/null", "."} {
+		want := "read configuration " + path + ": it is no regular file, and is to be read more than once; write it to a file and name that"
+		if _, err := ReadConfig(path); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestReadConfig(t *testing.T) {
-	inDirectory(t, `
-cgroup: /sys/fs/cgroup/web.slice
+	mount, err := FindCgroup()
+	named := ""
+	if err == nil {
+		named = "cgroup: " + mount
+	}
+	inDirectory(t, named+`
 control: /run/other
 metrics: off
 congestion:
@@ -93,7 +112,7 @@ congestion:
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}},
 			Policy: "rtcp", HoldoutPercent: &zero, Allow: Friendly},
 	}
-	want := Config{Cgroup: "/sys/fs/cgroup/web.slice", Control: "/run/other", Metrics: "off",
+	want := Config{Cgroup: mount, Control: "/run/other", Metrics: "off",
 		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}, Ackpath: defaultAckpath()}
 	c, err := ReadConfig("plait.yaml")
 	if err != nil || !reflect.DeepEqual(c, want) {
@@ -109,8 +128,16 @@ congestion:
 	}
 }
 
+// A file without anything is one that somebody is writing; the defaults would act on the whole host.
 func TestEmptyFile(t *testing.T) {
-	for _, text := range []string{"", "# nothing\n", "congestion:\n", "{}\n"} {
+	want := "plait.yaml:1:1: the file is empty: expected keys, or {} to run with the defaults"
+	for _, text := range []string{"", "# nothing\n", "---\n", "null\n"} {
+		inDirectory(t, text)
+		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{"congestion:\n", "{}\n"} {
 		inDirectory(t, text)
 		if c, err := ReadConfig("plait.yaml"); err != nil || !reflect.DeepEqual(c, withCgroup(DefaultConfig())) {
 			t.Errorf("%q: got %+v, %v, want the defaults", text, c, err)
@@ -140,7 +167,7 @@ congestion:
     - prefix: 192.0.2.0/24
     - 22
     - cgroup: /dev/null
-    - cgroups: [/no/such, {}, ""]
+    - cgroups: [/no/such, {}, "", ../../no/such]
 `)
 	policies := "fixed:bbr, fixed:bic, fixed:burst, fixed:cubic, fixed:highspeed, fixed:htcp, fixed:hybla, fixed:reno, fixed:scalable, fixed:vegas, fixed:westwood, "
 	want := []string{
@@ -164,6 +191,7 @@ congestion:
 		"21:17: cgroup: /no/such: no such file or directory: expected a directory of cgroup v2, like system.slice",
 		"21:27: cgroup: a mapping: expected a directory of cgroup v2, like system.slice",
 		"21:31: cgroup: : expected a directory of cgroup v2, like system.slice",
+		"21:35: cgroup: ../../no/such: no such file or directory: expected a directory of cgroup v2, like system.slice",
 	}
 	_, err := ReadConfig("plait.yaml")
 	if err == nil {
@@ -187,6 +215,7 @@ congestion:
 func TestNotYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"control: /run/x\n\tmetrics: off\n": "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
+		"cgroup: /no/such\n":                "plait.yaml:1:9: cgroup: /no/such: no such file or directory: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
 		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress, ackpath",
 		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",
 	} {

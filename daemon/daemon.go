@@ -51,6 +51,8 @@ type Options struct {
 	SignalLog io.Writer
 	// Ready is called once plait is in place.
 	Ready func()
+	// Hangups make the daemon read its configuration again, as Reload does; nil if none are heard.
+	Hangups <-chan os.Signal
 }
 
 // socket is what the daemon knows of one connection.
@@ -70,7 +72,7 @@ type socket struct {
 type Daemon struct {
 	options Options
 	kernel  *kernel
-	stop    context.CancelFunc
+	stop    context.CancelCauseFunc
 	upSince time.Time
 	exits   *exits // nil: the lever is not configured, or off
 	acks    *acks
@@ -207,12 +209,12 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
 	}
-	if c.takes() && registered() {
-		return nil, errTaken
-	}
 	spec, linked, err := bpf.Load()
 	if err != nil {
 		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
+	}
+	if c.takes() && registered() {
+		return nil, errTaken(linked)
 	}
 	k, err := loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(stale), SampleNs: uint64(minSampleEvery), Fallback: name, Cgroup: cgroup})
 	if err != nil {
@@ -271,10 +273,22 @@ func (d *Daemon) watch(ctx context.Context, failed <-chan error) error {
 	}
 }
 
+// reloads reads the configuration again at every hangup, until ctx ends. The log has the outcome.
+func (d *Daemon) reloads(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.options.Hangups:
+			_ = d.Reload()
+		}
+	}
+}
+
 // Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
 func Run(ctx context.Context, c Config, o Options) (err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	held, err := lock(c.Control) // first: where another plait is, this one must not touch the kernel
 	if err != nil {
 		return err
@@ -291,7 +305,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	d, err := open(c, o)
 	if err == nil {
 		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
-		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On, o.Log)
+		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
 		switch {
 		case err != nil:
 		case exits:
@@ -315,23 +329,29 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	failed := make(chan error, 5)
 	var running sync.WaitGroup
 	defer func() { // who has asked gets an answer, but no connection waits for that
-		stop()
+		stop(nil)
 		err = errors.Join(err, d.close())
 		running.Wait()
 	}()
 	if d.exits != nil {
 		ended := make(chan struct{})
 		go func() { failed <- d.exits.run(ctx); close(ended) }()
-		defer func() { stop(); <-ended; err = errors.Join(err, d.exits.close()) }()
+		defer func() { stop(nil); <-ended; err = errors.Join(err, d.exits.close()) }()
 	}
 	running.Go(func() { failed <- d.runSamples() })
 	running.Go(func() { failed <- d.kernel.helper.watch(ctx) })
+	running.Go(func() { d.reloads(ctx) })
 	running.Go(func() { failed <- serve(ctx, control, d.questions()) })
 	if metrics != nil {
 		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
 	}
+	fmt.Fprintf(o.Log, "plait %s is up: %s\n", o.Version, c.outline(o.ConfigPath))
 	if o.Ready != nil {
 		o.Ready()
 	}
-	return d.watch(ctx, failed)
+	err = d.watch(ctx, failed)
+	if err == nil {
+		fmt.Fprintf(o.Log, "plait goes down: %v\n", context.Cause(ctx))
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -345,21 +346,23 @@ func TestSecondDaemonOff(t *testing.T) {
 func TestAnswersBeforeTheEnd(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
-	text, err := os.ReadFile(p.config)
+	file, err := os.Open(p.config)
 	h.must(err)
-	h.must(os.Remove(p.config))
-	h.must(unix.Mkfifo(p.config, 0o600)) // a reload is under way as long as nobody writes
+	opened := make(chan os.Signal, 1)
+	signal.Notify(opened, unix.SIGIO)
+	defer signal.Stop(opened)
+	_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK) // whoever opens the file waits until it is closed here: so long a reload is under way
+	h.must(err)
 	answer := make(chan error, 1)
 	go func() { answer <- p.Reload() }()
-	var file *os.File
-	h.eventually(10*time.Second, "the daemon reads its configuration", func() bool {
-		file, err = os.OpenFile(p.config, os.O_WRONLY|unix.O_NONBLOCK, 0)
-		return err == nil
-	})
+	select {
+	case <-opened:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the daemon does not read its configuration")
+	}
 	h.must(p.cmd.Process.Signal(unix.SIGTERM))
 	time.Sleep(1500 * time.Millisecond) // of work
-	_, err = file.Write(text)
-	h.must(errors.Join(err, file.Close()))
+	h.must(file.Close())
 	if err := <-answer; err != nil {
 		t.Errorf("reload: %v, want that it succeeded: plait was up", err)
 	}
@@ -383,8 +386,13 @@ func TestTwoAtOnce(t *testing.T) {
 	if up[0] == nil {
 		up[0], refused[1] = up[1], refused[0]
 	}
-	if refused[1].Error() != errTaken.Error() {
-		t.Errorf("refused with %v, want %v", refused[1], errTaken)
+	_, linked, err := bpf.Load()
+	h.must(err)
+	if want := errTaken(linked); refused[1].Error() != want.Error() {
+		t.Errorf("refused with %v, want %v", refused[1], want)
+	}
+	if _, err := Cleanup(filepath.Join(h.dir, "other"), false); linked && (err == nil || !strings.Contains(err.Error(), "a process holds it: another plait is up")) {
+		t.Errorf("plait down with another control socket: %v, want that another plait is up", err)
 	}
 	h.uses("with the one that is up", h.connect(0, ""), bpf.Name, bpf.Name)
 	h.must(func() error { _, err := up[0].Stop(t.Context()); return err }())

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"plait.dev/plait/ackpath"
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
@@ -127,13 +128,15 @@ func checkCgroup(mount string, err error) Check {
 	return Check{"cgroup v2", OK, shownCgroup(mount), ""}
 }
 
-// checkUp says whether plait is up, from whether the kernel knows the congestion control and whether a daemon answers.
-func checkUp(registered bool, version string, err error) Check {
+// checkUp says whether plait is up, from whether the kernel knows the congestion control, whether that goes with its process, and whether a daemon answers.
+func checkUp(registered, linked bool, version string, err error) Check {
 	switch {
 	case err == nil:
 		return Check{"plait", OK, "up, version " + version, ""}
 	case !errors.Is(err, ErrNotRunning):
 		return Check{"plait", Warn, firstLine(err), "run this as root, on the host plait is on"}
+	case registered && linked:
+		return Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}
 	case registered:
 		return Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}
 	}
@@ -230,13 +233,14 @@ func Doctor(control string) []Check {
 		checks = append(checks, checkTracing(probeTracing()))
 	}
 	checks = append(checks, checkCgroup(FindCgroup()))
+	_, linked, _ := bpf.Load() // what is missing has been said
 	s, err := Client(control).Status()
 	var acks AckpathStatus
 	if err == nil {
 		acks, _ = Client(control).Ackpath("") // one of an older version knows nothing of it
 	}
 	return append(checks,
-		checkUp(registered(), s.Version, err),
+		checkUp(registered(), linked, s.Version, err),
 		checkEgress(),
 		checkAckpath(acks, err == nil),
 		checkDefault(setting(current)),

@@ -46,7 +46,7 @@ type helper struct {
 }
 
 // startHelper runs one that holds the lock, too.
-func startHelper(lock *os.File, visitor *ebpf.Program, exits bool, log io.Writer) (*helper, error) {
+func startHelper(lock *os.File, visitor *ebpf.Program, exits bool) (*helper, error) {
 	failed := func(err error) (*helper, error) { return nil, fmt.Errorf("start the helper process: %w", err) }
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func startHelper(lock *os.File, visitor *ebpf.Program, exits bool, log io.Writer
 		h.cmd.Args = append(h.cmd.Args, exitsArgument)
 	}
 	h.cmd.Args[0] = os.Args[0]
-	h.cmd.Dir, h.cmd.Stderr = "/", log
+	h.cmd.Dir, h.cmd.Stderr = "/", os.Stderr // the file itself: it outlives the daemon, and so must what it says
 	h.cmd.ExtraFiles = []*os.File{theirs, copied, lock}
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := h.cmd.Start(); err != nil {
@@ -114,8 +114,8 @@ func (h *helper) end() error {
 }
 
 // release lets packets of the exits' addresses take the best path.
-func release() error {
-	k, err := route.Open(route.Config{Journal: func(s route.Step) { fmt.Fprintln(os.Stderr, "egress: plait ended:", s) }})
+func release(log io.Writer) error {
+	k, err := route.Open(route.Config{Journal: func(s route.Step) { fmt.Fprintln(log, "egress: plait ended:", s) }})
 	if err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func release() error {
 	return k.Release()
 }
 
-// Helper is the helper process; its arguments follow HelperArgument. It returns the exit status.
-func Helper(arguments []string) int {
+// Helper is the helper process, which logs to log; its arguments follow HelperArgument. It returns the exit status.
+func Helper(log io.Writer, arguments []string) int {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // it ends with the daemon, and not before
 	err := keep(helperKeeps)
 	daemon := os.NewFile(helperSocket, "daemon")
@@ -142,10 +142,10 @@ func Helper(arguments []string) int {
 		}
 	}
 	if len(arguments) > 0 && arguments[0] == exitsArgument {
-		err = errors.Join(err, release())
+		err = errors.Join(err, release(log))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "plait helper:", err)
+		fmt.Fprintln(log, "plait helper:", err)
 		return 1
 	}
 	return 0

@@ -43,7 +43,7 @@ func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == HelperArgument {
-		os.Exit(Helper(os.Args[2:]))
+		os.Exit(Helper(os.Stderr, os.Args[2:]))
 	}
 	if path := os.Getenv(daemonVariable); path != "" {
 		os.Exit(daemonMain(path))
@@ -58,9 +58,11 @@ func TestMain(m *testing.M) {
 func daemonMain(path string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 	c, err := ReadConfig(path)
 	if err == nil {
-		err = Run(ctx, c, Options{ConfigPath: path, Version: "test", Log: os.Stderr, Ready: func() { fmt.Println("ready") }})
+		err = Run(ctx, c, Options{ConfigPath: path, Version: "test", Log: os.Stderr, Ready: func() { fmt.Println("ready") }, Hangups: hangups})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

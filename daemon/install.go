@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -96,8 +97,30 @@ func (d *Daemon) install(c Config) error {
 	return fmt.Errorf("put the configuration in force: %w; the old one is in force again", err)
 }
 
+// outline is what the log says of a configuration.
+func (c Config) outline(path string) string {
+	return fmt.Sprintf("configuration %s, congestion %s (policy %s, %d rules), egress %s, ackpath %s",
+		path, c.Congestion.Mode, c.Congestion.Policy, len(c.Congestion.Rules), cmp.Or(c.Egress.Mode, Off), c.Ackpath.Mode)
+}
+
+func (d *Daemon) outline() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config.outline(d.options.ConfigPath)
+}
+
 // Reload implements Controlled.
 func (d *Daemon) Reload() error {
+	err := d.reload()
+	if err != nil {
+		fmt.Fprintf(d.options.Log, "reload: %v\n", err)
+	} else {
+		fmt.Fprintf(d.options.Log, "reload: now in force: %s\n", d.outline())
+	}
+	return err
+}
+
+func (d *Daemon) reload() error {
 	if d.options.ConfigPath == "" {
 		return errors.New("reload: plait runs without a configuration file; start it with --config")
 	}

@@ -41,13 +41,18 @@ type kernel struct {
 	tracing error   // why bursts of held-out connections cannot be timed, if they cannot
 }
 
-// errTaken is why a second plait cannot come up.
-var errTaken = fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
+// errTaken is why a second plait cannot come up. A registration that hangs on a link cannot be left over.
+func errTaken(linked bool) error {
+	if linked {
+		return fmt.Errorf("register congestion control %s: another plait is up, with another control socket; end that one with plait down --control PATH", bpf.Name)
+	}
+	return fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
+}
 
 // loadKernel loads the programs (bpf.Load); before Linux 6.4 that registers the congestion control. No socket uses it yet.
 func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
 	if !linked && registered() {
-		return nil, errTaken
+		return nil, errTaken(linked)
 	}
 	control.Generation, control.Comparison = 1, 1 // what the kernel half has not seen yet is 0
 	k = &kernel{control: control, linked: linked}
@@ -62,7 +67,7 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 	}
 	k.Collection, err = ebpf.NewCollection(spec)
 	if errors.Is(err, unix.EEXIST) {
-		return nil, errTaken // by one that came up meanwhile
+		return nil, errTaken(linked) // by one that came up meanwhile
 	}
 	if err != nil {
 		err = refused(err)
@@ -148,7 +153,7 @@ func (k *kernel) engage(cgroup string) error {
 		err := k.attach("congestion control")(link.AttachStructOps(link.StructOpsOptions{Map: k.Maps[bpf.Name]}))
 		if errors.Is(err, unix.EEXIST) {
 			k.takes = false // those that have it are another plait's
-			return errTaken
+			return errTaken(k.linked)
 		}
 		if err != nil {
 			return err

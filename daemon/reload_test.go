@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/signals"
@@ -285,5 +288,27 @@ func TestReloadFails(t *testing.T) {
 	}
 	if len(entries) != 1 || entries[keyOf(c.Congestion.Rules[1].Prefixes[0])] != 2 {
 		t.Errorf("rules by prefix are %v, want 192.0.2.0/24 under policy 2", entries)
+	}
+}
+
+// A hangup reloads like the command; the log says how both went, and what ended the daemon.
+func TestHangup(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	h.write(p.config, p.Path(), "  mode: observe")
+	h.must(p.cmd.Process.Signal(unix.SIGHUP))
+	h.eventually(10*time.Second, "the new configuration is in force", func() bool { return h.status(p).Mode == Observe })
+	h.write(p.config, p.Path(), "  mode: maybe")
+	if err := p.Reload(); err == nil || h.status(p).Mode != Observe {
+		t.Errorf("a configuration with a mistake: %v, mode %s", err, h.status(p).Mode)
+	}
+	_, err := p.Stop(t.Context())
+	h.must(errors.Join(err, p.cmd.Wait()))
+	mistake := "reload: " + p.config + ":5:9: mode: maybe: expected off, observe or on\n"
+	outline := func(mode string) string {
+		return "configuration " + p.config + ", congestion " + mode + " (policy plait, 0 rules), egress off, ackpath off\n"
+	}
+	if want := "plait test is up: " + outline("on") + "reload: now in force: " + outline("observe") + mistake + "plait goes down: plait down\n"; p.said.String() != want {
+		t.Errorf("the log:\n%swant\n%s", &p.said, want)
 	}
 }

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -119,6 +121,17 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	}
 }
 
+// unplugged says that the interface of the exits' addresses is not there, which may be a mistake or may come later.
+func (x Egress) unplugged() string {
+	if x.Interface == "" || x.Mode == Off {
+		return ""
+	}
+	if _, err := net.InterfaceByName(x.Interface); err != nil {
+		return fmt.Sprintf("the section egress names interface %s, which cannot be found (%v): plait needs it for the addresses of the exits", x.Interface, err)
+	}
+	return ""
+}
+
 // Status implements Controlled.
 func (d *Daemon) Status() Status {
 	d.mu.Lock()
@@ -150,6 +163,9 @@ func (d *Daemon) Status() Status {
 	if _, err := fallback(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
+	if why := d.config.Egress.unplugged(); why != "" {
+		s.Warnings = append(s.Warnings, why)
+	}
 	for _, k := range d.sockets {
 		s.Sockets = append(s.Sockets, k.status(s.Default))
 	}
@@ -165,8 +181,11 @@ func name16(b [16]uint8) string {
 // Why implements Controlled.
 func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.Status().Sockets, name) }
 
+// errDown is why a daemon ends that is asked to.
+var errDown = errors.New("plait down")
+
 // Stop implements Controlled.
-func (d *Daemon) Stop() { d.stop() }
+func (d *Daemon) Stop() { d.stop(errDown) }
 
 // toDefault is the choice of the system's default, PLAIT_DEFAULT in bpf/abi.h.
 const toDefault = math.MaxUint8

@@ -77,3 +77,16 @@ func TestStatusJSON(t *testing.T) {
 		}
 	}
 }
+
+// An interface that is not there is told; where egress is off nobody needs it.
+func TestUnplugged(t *testing.T) {
+	want := "the section egress names interface nosuch, which cannot be found (route ip+net: no such network interface): plait needs it for the addresses of the exits"
+	for x, want := range map[struct {
+		mode Mode
+		name string
+	}]string{{Observe, "nosuch"}: want, {On, "nosuch"}: want, {Off, "nosuch"}: "", {On, "lo"}: "", {"", ""}: ""} {
+		if got := (Egress{Mode: x.mode, Interface: x.name}).unplugged(); got != want {
+			t.Errorf("%+v: got %q, want %q", x, got, want)
+		}
+	}
+}

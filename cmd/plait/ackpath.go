@@ -17,6 +17,8 @@ func newAckpath() *cobra.Command {
 		Short: "Show which acknowledgements are copied over a quicker link",
 		Long: "Show which acknowledgements of downloads over several links (MPTCP) are copied over a quicker one, and for whom this host takes such\n" +
 			"copies. A section ackpath of the configuration, and plait up, start the copying; a host that sends takes copies by itself while plait is up.",
+		Args: cobra.NoArgs, // an unknown command is an error, not a request for help
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newAckpathStatus(), newAckpathExplain())
 	return c

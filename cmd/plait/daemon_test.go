@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,6 +60,12 @@ func (d standIn) Stop() { d.stop() }
 func standInMain() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if len(os.Args) > 2 { // says nothing
+		if _, err := net.Listen("unix", os.Args[1]); err == nil {
+			<-ctx.Done()
+		}
+		return
+	}
 	if err := daemon.Serve(ctx, os.Args[1], standIn{stop}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -90,19 +97,47 @@ func TestStartsAgain(t *testing.T) {
 	}
 }
 
+// In the daemon a hangup is no end.
+func TestHangups(t *testing.T) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGHUP)
+	c := hangups()
+	defer signal.Reset(syscall.SIGHUP)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	<-c
+	if len(ended) > 0 {
+		t.Error("it is told to what ends a command, too")
+	}
+}
+
 // A picture of plait top fits the terminal, whatever there is to say.
 func TestDraw(t *testing.T) {
 	s := standIn{}.Status()
 	picture := draw(view{Status: s}, false, s.UpSince.Add(90*time.Second), 40, 5)
 	want := home + strings.Join([]string{
 		"plait 1.2.3, up for 1m30s, mode on, poli",
-		"connections: 190 managed, 10 held out on",
+		"connections: 1 heard of and open; since ",
 		"BGP exits: mode observe, 3 exits, 1 of 2",
 		"warning: something is odd",
 		"q: quit  e: BGP exits",
 	}, clearLine+"\r\n") + clearLine + clearBelow
 	if picture != want {
 		t.Errorf("got  %q\nwant %q", picture, want)
+	}
+}
+
+// What is printed as the next step reaches this plait.
+func TestPrintUp(t *testing.T) {
+	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {
+		var out strings.Builder
+		printUp(&out, standIn{}.Status(), where(control), "/log")
+		for _, line := range []string{"with plait down" + want + ", or by", "see plait status" + want + " and /log\n"} {
+			if !strings.Contains(out.String(), line) {
+				t.Errorf("%s: got\n%swant %q in it", control, &out, line)
+			}
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func newDown() *cobra.Command {
 			default:
 				fmt.Fprintf(out, "plait is down (it was process %d)\n", last.PID)
 				fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
-				fmt.Fprintf(out, "  while it was up it managed %d connections and held out %d\n", last.Counters["attached"], last.Counters["held_out"])
+				fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", last.Counters["attached"], last.Counters["held_out"])
 			}
 			n, err := daemon.Cleanup(f.client().Path(), !startsAgain(os.Getenv("SERVICE_RESULT")))
 			if n > 0 {

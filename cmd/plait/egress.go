@@ -19,6 +19,8 @@ func newEgress() *cobra.Command {
 		Use:   "egress",
 		Short: "Show the BGP exits of this content server and what is sent through them",
 		Long:  "Show the BGP exits of this content server and what is sent through them. A section egress of the configuration, and plait up, start it.",
+		Args:  cobra.NoArgs, // an unknown command is an error, not a request for help
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newEgressExits(), newEgressSessions(), newEgressRoutes(), newEgressExplain(), newEgressPrefixes(), newEgressFlows(), newEgressLog(), newEgressCheck(), newEgressRender())
 	return c

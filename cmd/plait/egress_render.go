@@ -20,6 +20,8 @@ func newEgressRender() *cobra.Command {
 		Short: "Write the configuration of border routers and route reflectors",
 		Long: "Write the configuration of border routers and route reflectors, from the same file as the servers'. The section egress names them\n" +
 			"(border_routers, announce, servers). Nothing is changed on any router.",
+		Args: cobra.NoArgs, // an unknown command is an error, not a request for help
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
 		newRender("frr", "frr.conf", "Write what FRR is told", "Write what FRR (8.4 or newer) of each border router and reflector is told, to be loaded with vtysh -f."),

@@ -18,6 +18,6 @@ Exit status: 0 all bounds hold, 1 a bound does not hold, 2 bad input, 3 a precon
 		Args: cobra.NoArgs, // an unknown command is an error, not a request for help
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newLabRun(), newLabList(), newLabShow(), newLabShell(), newLabImage(), newLabReport(), newLabDiff(), newLabTables(), newLabDemo(), newLabReproduce())
+	c.AddCommand(heeding(newLabRun()), newLabList(), newLabShow(), heeding(newLabShell()), heeding(newLabImage()), newLabReport(), newLabDiff(), newLabTables(), heeding(newLabDemo()), heeding(newLabReproduce()))
 	return c
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,30 +47,70 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newCp(), newPipe(), newLinks(), newStripe(), newMan())
+	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
+		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), heeding(newStripe()))
 	return root
+}
+
+// heed is for what has to be brought to an end: the context ends at a signal, and a second one ends the program at once. Without it the first does.
+func heed(ctx context.Context) context.Context {
+	ctx, stop := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		s := <-signals
+		stop(fmt.Errorf("%w (signal: %v)", errInterrupted, s))
+		time.Sleep(time.Second / 2) // timeout(1) sends twice, to its child and to its group: that is one signal
+		signal.Stop(signals)
+	}()
+	return ctx
+}
+
+// heeding makes a command, and those below it, heed signals from the beginning.
+func heeding(c *cobra.Command) *cobra.Command {
+	for _, below := range c.Commands() {
+		heeding(below)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			c.SetContext(heed(c.Context()))
+			return run(c, args)
+		}
+	}
+	return c
+}
+
+// output keeps the first error of writing, so that commands need not look after every line.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // execute runs the command line and returns the exit status.
 func execute(args []string) int {
-	ctx, stop := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() {
-		<-signals
-		signal.Stop(signals)
-		stop(errInterrupted)
-	}()
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	out := &output{to: os.Stdout}
+	root.SetOut(out)
+	err := root.ExecuteContext(context.Background())
+	if err == nil && out.err != nil {
+		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}
+	}
 	var e *exit
 	switch {
 	case err == nil:
 		return lab.ExitOK
 	case errors.As(err, &e):
 		if e.err != nil {
-			fmt.Fprintln(os.Stderr, "plait:", e.err)
+			fmt.Fprintln(ownLog(), "plait:", e.err)
 		}
 		return e.status
 	}
@@ -83,7 +125,7 @@ func main() {
 	case len(os.Args) == 2 && os.Args[1] == emu.Argument:
 		os.Exit(emu.Main(os.Stdin, os.Stdout))
 	case len(os.Args) > 1 && os.Args[1] == daemon.HelperArgument:
-		os.Exit(daemon.Helper(os.Args[2:]))
+		os.Exit(daemon.Helper(ownLog(), os.Args[2:]))
 	default:
 		_ = os.Setenv("QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING", "true") // it goes to the log, amid the progress of a copy; the guide says it
 		os.Exit(execute(os.Args[1:]))

@@ -92,8 +92,8 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, socket
 	if s.Rules > 0 {
 		fmt.Fprintf(out, ", %d rules", s.Rules)
 	}
-	fmt.Fprintf(out, "\nconnections: %d managed, %d held out on %s, %d refused by the kernel, %d given back; %d changes of congestion control\n",
-		s.Counters["attached"], s.Counters["held_out"], s.Default, s.Counters["refused"], s.Counters["fell_back"], s.Counters["switches"])
+	fmt.Fprintf(out, "\nconnections: %d heard of and open; since plait came up: %d taken, %d held out on %s, %d returned to that, %d refused by the kernel, %d changes of congestion control\n",
+		len(s.Sockets), s.Counters["attached"], s.Counters["held_out"], s.Default, s.Counters["fell_back"], s.Counters["refused"], s.Counters["switches"])
 	if s.Egress != nil {
 		fmt.Fprintln(out, exits(s.Egress))
 	}

@@ -14,6 +14,8 @@ func newStripe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stripe",
 		Short: "A proxy over all links, and the far side of plait cp, pipe and links",
+		Args:  cobra.NoArgs, // an unknown command is an error, not a request for help
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newStripeProxy(), newStripeServe())
 	return c

@@ -42,7 +42,7 @@ func newTop() *cobra.Command {
 			if !term.IsTerminal(int(os.Stdout.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
 				return errors.New("top: standard input and output are not a terminal; use plait status, or plait status --json for programs")
 			}
-			return top(c.Context(), client)
+			return top(heed(c.Context()), client)
 		},
 	}
 	f.add(c)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -42,7 +43,7 @@ func newUp() *cobra.Command {
 		Short: "Choose the congestion control of this host's connections",
 		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
 			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server,\n" +
-			"a section ackpath acknowledgements over the quicker of several links.",
+			"a section ackpath acknowledgements over the quicker of several links. SIGHUP makes it read its configuration again, as plait reload does.",
 		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
@@ -68,37 +69,41 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if os.Getenv(readyVariable) != "" {
-		return f.tell(ctx, c)
+		return f.tell(heed(ctx), c)
 	}
 	client := daemon.Client(c.Control)
 	switch s, err := client.Status(); {
 	case err == nil:
-		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload reads a changed configuration, plait down ends it\n",
-			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy)
+		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload%s reads a changed configuration, plait down%[4]s ends it\n",
+			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy, where(c.Control))
 		return nil
 	case !errors.Is(err, daemon.ErrNotRunning):
 		return &exit{1, err}
 	}
+	ctx = heed(ctx)
 	if f.foreground {
 		if err := f.run(ctx, c, os.Stderr, notifySystemd); err != nil {
 			return &exit{1, err}
 		}
 		return nil
 	}
-	if err := f.background(); err != nil {
+	switch err := f.background(ctx); {
+	case errors.Is(err, errInterrupted):
+		return &exit{130, err}
+	case err != nil:
 		return &exit{1, err}
 	}
 	s, err := client.Status()
 	if err != nil {
 		return &exit{1, fmt.Errorf("plait came up and ended again: %w; see %s", err, f.log)}
 	}
-	printUp(out, s, f.log)
+	printUp(out, s, where(c.Control), f.log)
 	return nil
 }
 
 // run is the daemon, in this process.
 func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready func()) error {
-	o := daemon.Options{ConfigPath: f.config, Version: version, Log: log, Ready: ready}
+	o := daemon.Options{ConfigPath: f.config, Version: version, Log: log, Ready: ready, Hangups: hangups()}
 	if f.signalLog != "" {
 		file, err := os.OpenFile(f.signalLog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // it says who talks to whom
 		if err != nil {
@@ -114,6 +119,14 @@ func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready
 	return err
 }
 
+// hangups are what reloads a daemon by custom; to other commands it is the end of their terminal.
+func hangups() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Reset(syscall.SIGHUP)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
+}
+
 // tell is the daemon in the background: it says ok, or why not, to the process that started it.
 func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 	pipe := os.NewFile(readyFD, "ready")
@@ -125,7 +138,7 @@ func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 			pipe.Close()
 		}
 	}
-	err := f.run(ctx, c, os.Stderr, func() { say("ok") })
+	err := f.run(ctx, c, ownLog(), func() { say("ok") })
 	if err != nil {
 		say(err.Error())
 		return &exit{1, err}
@@ -134,7 +147,7 @@ func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 }
 
 // background starts this program again in a session of its own and waits until it is ready.
-func (f *upFlags) background() error {
+func (f *upFlags) background(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program to start it in the background: %w", err)
@@ -165,7 +178,12 @@ func (f *upFlags) background() error {
 	if err != nil {
 		return fmt.Errorf("start plait in the background: %w", err)
 	}
+	defer context.AfterFunc(ctx, func() { r.Close() })() // ends the reading
 	said, err := io.ReadAll(r)
+	if ctx.Err() != nil {
+		return errors.Join(fmt.Errorf("wait until plait is up in the background: %w; process %d is told to end, and takes back what it has done; see %s",
+			context.Cause(ctx), c.Process.Pid, f.log), c.Process.Signal(syscall.SIGTERM))
+	}
 	if err != nil {
 		return err
 	}
@@ -220,8 +238,16 @@ func notifySystemd() {
 	}
 }
 
+// where is what other commands must be told to ask a plait with this control socket.
+func where(control string) string {
+	if control == new(controlFlags).client().Path() {
+		return ""
+	}
+	return " --control " + control
+}
+
 // printUp says what has been done.
-func printUp(out io.Writer, s daemon.Status, log string) {
+func printUp(out io.Writer, s daemon.Status, where, log string) {
 	does := map[daemon.Mode]string{
 		daemon.On:      fmt.Sprintf("connections of %s: policy %s, %g %% held out for comparison", s.Cgroup, s.Policy, s.HoldoutPercent),
 		daemon.Observe: fmt.Sprintf("connections of %s are observed, policy %s; nothing is changed", s.Cgroup, s.Policy),
@@ -229,7 +255,7 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	}
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
-	fmt.Fprintf(out, "  they return to %s with plait down, or by themselves if plait dies\n", s.Default)
+	fmt.Fprintf(out, "  they return to %s with plait down%s, or by themselves if plait dies\n", s.Default, where)
 	if s.Egress != nil {
 		fmt.Fprintln(out, " ", exits(s.Egress))
 	}
@@ -239,5 +265,5 @@ func printUp(out io.Writer, s daemon.Status, log string) {
 	for _, w := range s.Warnings {
 		fmt.Fprintln(out, "  warning:", w)
 	}
-	fmt.Fprintf(out, "  see plait status and %s\n", log)
+	fmt.Fprintf(out, "  see plait status%s and %s\n", where, log)
 }
