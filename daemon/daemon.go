@@ -285,6 +285,21 @@ func (d *Daemon) reloads(ctx context.Context) {
 	}
 }
 
+// openRest starts the helper process and the lever egress, and gives up the rights that are needed no more.
+func (d *Daemon) openRest(ctx context.Context, c Config, held *os.File) (err error) {
+	exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
+	d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
+	switch {
+	case err != nil:
+		return err
+	case exits:
+		debug.SetGCPercent(50) // a full table is 250 MB that stay: as much again in garbage, as by default, would be too much
+		d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), d.options.Log)
+		return err
+	}
+	return keep(daemonKeeps)
+}
+
 // Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
 func Run(ctx context.Context, c Config, o Options) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -304,17 +319,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	}
 	d, err := open(c, o)
 	if err == nil {
-		exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
-		d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
-		switch {
-		case err != nil:
-		case exits:
-			debug.SetGCPercent(50) // a full table is 250 MB that stay: as much again in garbage, as by default, would be too much
-			d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), o.Log)
-		default:
-			err = keep(daemonKeeps)
-		}
-		if err != nil {
+		if err = d.openRest(ctx, c, held); err != nil {
 			err = errors.Join(err, d.close())
 		}
 	}

@@ -368,7 +368,7 @@ func TestFlushWaits(t *testing.T) {
 					_, err := s.far.Write(make([]byte, c.n))
 					_ = s.far.SetDeadline(time.Now().Add(closeStall))
 					if early := s.far.Flush(); !errors.Is(early, os.ErrDeadlineExceeded) {
-						err = errors.Join(err, fmt.Errorf("with a deadline: %v", early))
+						err = errors.Join(err, fmt.Errorf("with a deadline: %w", early))
 					}
 					_ = s.far.SetDeadline(time.Time{})
 					ended <- errors.Join(err, s.far.Flush(), s.far.Close())

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ func (c *Conn) hopeless(now time.Time) error {
 	if now.Sub(c.pathless) <= patience {
 		return nil
 	}
-	if why == ErrNoPath {
+	if errors.Is(why, ErrNoPath) {
 		return fmt.Errorf("%w for %v", why, patience)
 	}
 	return why

@@ -184,8 +184,10 @@ func relay(a half, b *stripe.Conn) {
 	}
 	go one(a, b)
 	go one(b, a)
-	if <-whole && <-whole {
-		_ = b.Flush() // who reads at the other end may pause
+	if first := <-whole; first {
+		if second := <-whole; second {
+			_ = b.Flush() // who reads at the other end may pause
+		}
 	}
 	a.Close()
 	b.Close()
