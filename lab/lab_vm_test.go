@@ -74,41 +74,53 @@ func holds(t *testing.T, f *result.File) {
 	}
 }
 
-// busy keeps the host's processors busy until the test ends.
-func busy(t *testing.T) {
+// busy keeps the host's processors busy while do runs.
+func busy(t *testing.T, do func()) {
 	for range 4 {
 		loop := exec.Command("sh", "-c", "while :; do :; done")
 		if err := loop.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
+		defer func() {
 			_ = loop.Process.Kill()
 			_ = loop.Wait()
-		})
+		}()
 	}
+	do()
 }
 
-// A result file has the same bytes whatever else the host does, and however many machines run beside each other.
+// onBusyHost runs an experiment on the host as it is, and as two machines at a time on a busy one.
+func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte) {
+	first = runFile(t, 1, path, experiment.Options{})
+	holds(t, first)
+	want, err := result.Encode(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy(t, func() {
+		if got, err = result.Encode(runFile(t, 2, path, experiment.Options{})); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return first, want, got
+}
+
+// A result file has the same bytes whatever else the host does, and however many machines run beside each other. On a host whose hypervisor takes its
+// processors away that can fail once in very many runs (decision 4), so only what fails twice is a failure.
 func TestResultsDoNotDependOnTheHost(t *testing.T) {
 	for _, name := range []string{"lossy", "cellular", "mptcp"} {
 		t.Run(name, func(t *testing.T) {
 			path := "testdata/" + name + ".yaml"
-			first := runFile(t, 1, path, experiment.Options{})
-			holds(t, first)
-			want, err := result.Encode(first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first, want, got := onBusyHost(t, path)
 			if first.Cells[0].Metrics["flow"]["bytes"] == first.Cells[1].Metrics["flow"]["bytes"] {
 				t.Error("both seeds give the same number of bytes: the seed changes nothing")
 			}
-			busy(t)
-			got, err := result.Encode(runFile(t, 2, path, experiment.Options{}))
-			if err != nil {
-				t.Fatal(err)
+			if bytes.Equal(got, want) {
+				return
 			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("two machines on a busy host give another result:\n%s", got)
+			t.Logf("two machines on a busy host gave another result than one: all is run again")
+			if _, want, got = onBusyHost(t, path); !bytes.Equal(got, want) {
+				t.Errorf("and so they did again:\n%s", got)
 			}
 		})
 	}
