@@ -17,15 +17,21 @@ func endsOfServer(p pair) mptcp.Ends {
 	return mptcp.Ends{Local: p.server.LocalAddr().(*net.TCPAddr).AddrPort(), Remote: p.server.RemoteAddr().(*net.TCPAddr).AddrPort()}
 }
 
-// A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.
-func TestFlowStalls(t *testing.T) {
-	h := newNamespace(t)
-	peer := h.second("-peer")
+// joined are two hosts, with two addresses of the first on the link between them: out, in.
+func joined(t *testing.T) (h, peer *host) {
+	h = newNamespace(t)
+	peer = h.second("-peer")
 	h.ip("-n " + h.ns + " link add out type veth peer name in netns " + peer.ns)
 	for _, one := range []struct{ ns, dev, address string }{{h.ns, "out", "192.0.2.1/24"}, {h.ns, "out", "192.0.2.3/24"}, {peer.ns, "in", "192.0.2.2/24"}} {
 		h.ip("-n " + one.ns + " address add " + one.address + " dev " + one.dev)
 		h.ip("-n " + one.ns + " link set " + one.dev + " up")
 	}
+	return h, peer
+}
+
+// A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.
+func TestFlowStalls(t *testing.T) {
+	h, peer := joined(t)
 	var f *flows
 	err := netns.Do(h.ns, func() (err error) {
 		f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
@@ -105,13 +111,7 @@ func TestFlowStalls(t *testing.T) {
 
 // More flows that stall than the kernel half has room to tell of are found by those who look at them.
 func TestManyFlowsStall(t *testing.T) {
-	h := newNamespace(t)
-	peer := h.second("-peer")
-	h.ip("-n " + h.ns + " link add out type veth peer name in netns " + peer.ns)
-	for _, one := range []struct{ ns, dev, address string }{{h.ns, "out", "192.0.2.1/24"}, {peer.ns, "in", "192.0.2.2/24"}} {
-		h.ip("-n " + one.ns + " address add " + one.address + " dev " + one.dev)
-		h.ip("-n " + one.ns + " link set " + one.dev + " up")
-	}
+	h, peer := joined(t)
 	spec, err := bpf.LoadFlows()
 	h.must(err)
 	spec.Maps[bpf.FlowsMapPlaitFlowEvents].MaxEntries = uint32(os.Getpagesize()) // room for some 70
