@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -24,6 +25,9 @@ func newLinks() *cobra.Command {
 			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			defer t.Flush()
 			if len(args) == 0 {
+				if c.Flags().NFlag() > 0 {
+					return errors.New("links: the flags are for measuring; name a host to measure to, as in plait links --links wlan0 server")
+				}
 				links, err := stripe.Links()
 				if err != nil {
 					return err
