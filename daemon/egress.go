@@ -38,7 +38,7 @@ type exits struct {
 	memory  string          // where what was found out about prefixes is kept
 	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
 	unseen  string          // why the packets of the interface are not seen; for run's goroutine
-	telling *telling        // until the reflectors have told all; for the one goroutine that hears them
+	telling *telling        // until the reflectors have told all; of handle, which the speaker calls one at a time
 	quiet   *time.Timer     // ends then
 	running sync.WaitGroup  // what run starts
 

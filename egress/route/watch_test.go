@@ -26,8 +26,14 @@ func counted(entries []egress.Entry, times *int) iter.Seq[egress.Entry] {
 	}
 }
 
-// repairs calls Repair whenever it should be until the server's tables are as wanted. It returns how long that took.
+// repairs waits until the server has what it should, and returns for how long.
 func (n *network) repairs(k *Kernel, entries iter.Seq[egress.Entry], want []string) time.Duration {
+	n.Helper()
+	return n.repaired(k, entries, n.everything, want)
+}
+
+// repaired repairs whenever something is lost until that is shown which is wanted, and returns how long it took.
+func (n *network) repaired(k *Kernel, entries iter.Seq[egress.Entry], shown func() []string, want []string) time.Duration {
 	n.Helper()
 	begin := time.Now()
 	for time.Since(begin) < time.Minute {
@@ -39,11 +45,11 @@ func (n *network) repairs(k *Kernel, entries iter.Seq[egress.Entry], want []stri
 		case <-time.After(10 * time.Millisecond):
 		}
 		took := time.Since(begin)
-		if is := n.everything(); slices.Equal(is, want) {
+		if slices.Equal(shown(), want) {
 			return took
 		}
 	}
-	n.same("never repaired", n.everything(), want)
+	n.same("never repaired", shown(), want)
 	n.Fatal("see above")
 	return 0
 }
@@ -225,17 +231,7 @@ func TestRepairRenumbered(t *testing.T) {
 	n.ip("-n " + n.server + " addr del 10.2.0.10/24 dev s2")
 	n.same("without the address", shown(), nil)
 	n.ip("-n " + n.server + " addr add 10.2.0.11/24 dev s2")
-	for begin := time.Now(); !slices.Equal(shown(), want); {
-		if time.Since(begin) > time.Minute {
-			n.same("never repaired", shown(), want)
-			break
-		}
-		select {
-		case <-k.Lost():
-			_ = k.Repair(slices.Values(entries)) // the next hop may not be there yet
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	n.repaired(k, slices.Values(entries), shown, want)
 	k.watch.mu.Lock()
 	defer k.watch.mu.Unlock()
 	k.watch.takeAddress(addressMessage(2, "10.2.0.12"), true)
@@ -277,15 +273,5 @@ func TestRepairSwitchedOff(t *testing.T) {
 	}
 	set("0")
 	n.ip("-n " + n.server + " addr add 192.0.2.9/32 dev lo")
-	for begin := time.Now(); !slices.Equal(shown(), want); {
-		if time.Since(begin) > time.Minute {
-			n.same("never repaired", shown(), want)
-			break
-		}
-		select {
-		case <-k.Lost():
-			n.must(k.Repair(slices.Values(entries)))
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	n.repaired(k, slices.Values(entries), shown, want)
 }

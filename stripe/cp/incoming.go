@@ -84,7 +84,7 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	case kind == unix.S_IFDIR:
 		return false, errors.New("a directory is in the way of a file")
 	case kind != unix.S_IFREG || found.Size != in.Size:
-	case !rc.checksum && keeps(found.Mtim.Nano(), in.MTime):
+	case !rc.checksum && in.isTime(found.Mtim.Nano(), dir):
 		if found.Mode&0o777 != in.Mode {
 			err = rc.root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
@@ -105,15 +105,18 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	return false, in.keep(in.part)
 }
 
-// keeps reports whether a file system that was given a time has this one for it: NTFS and SMB keep 100 ns, exFAT 10 ms, ext3 and ext4 with small
-// inodes 1 s, FAT 2 s. They cut off what is finer.
-func keeps(has, given int64) bool {
-	for _, unit := range []int64{1, 100, 1e7, 1e9, 2e9} {
-		if past := (given%unit + unit) % unit; has == given-past {
-			return true
-		}
+// isTime reports whether a time is what the file system has for a file that was given the entry's. Some keep coarser times, FAT even seconds only. They are
+// asked, with a part: on others, what was written within the same second is another content, though it may be of the same size.
+func (in *incoming) isTime(has int64, dir *folder) bool {
+	past := in.MTime - has
+	if past <= 0 || past >= 2e9 || in.part != nil {
+		return past == 0
 	}
-	return false
+	if in.makePart(dir) != nil || dir.setTime(in.part.name, in.MTime) != nil {
+		return false
+	}
+	given, err := dir.stat(in.part.name)
+	return err == nil && given.Mtim.Nano() == has
 }
 
 // begin takes the file whose data follows.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // inside runs the test in a process of its own, as a user without rights who has a file system of his own. It returns true there.
@@ -335,39 +337,53 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// A file system that keeps coarser times than the source's does not make every copy a new one; another time does.
-func TestCoarseTimes(t *testing.T) {
+// A file of another time is copied, also if that is what a file system of coarser times would have for the source's: this one keeps all of it.
+func TestNearlySameTime(t *testing.T) {
 	file, to := filepath.Join(t.TempDir(), "file"), t.TempDir()
-	write(t, file, "content")
 	at := time.Unix(1e9+1, 123456789)
-	if err := os.Chtimes(file, at, at); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		has  time.Time // of what is there
-		want uint64    // files copied
-	}{
-		{time.Unix(0, 0), 1},
-		{at, 0},
-		{time.Unix(1e9+1, 123456700), 0},
-		{time.Unix(1e9+1, 120e6), 0},
-		{time.Unix(1e9+1, 0), 0},
-		{time.Unix(1e9, 0), 0},
-		{time.Unix(1e9+2, 0), 1},
-		{time.Unix(1e9+1, 123456000), 1},
-	} {
-		if c.has.Unix() > 0 {
-			if err := os.Chtimes(filepath.Join(to, "file"), c.has, c.has); err != nil {
-				t.Fatal(err)
-			}
+	for _, has := range []time.Time{time.Unix(1e9+1, 123456700), time.Unix(1e9+1, 0), time.Unix(1e9, 0), time.Unix(1e9+2, 0), at} {
+		write(t, filepath.Join(to, "file"), "contenT")
+		write(t, file, "content")
+		if err := errors.Join(os.Chtimes(filepath.Join(to, "file"), has, has), os.Chtimes(file, at, at)); err != nil {
+			t.Fatal(err)
 		}
 		p, problems, err := push(t, Options{}, to, file)
-		if err != nil || len(problems) > 0 || p.Copied.Load() != c.want {
-			t.Errorf("there with time %v: %d files copied, want %d; %v, %v", c.has, p.Copied.Load(), c.want, problems, err)
+		if copied := p.Copied.Load() > 0; err != nil || len(problems) > 0 || copied == has.Equal(at) {
+			t.Errorf("there with time %v: copied %v; %v, %v", has, copied, problems, err)
 		}
 	}
-	if !keeps(-2e9, -1) || keeps(0, -1) {
-		t.Error("times before 1970 are cut off towards 1970")
+}
+
+// On a file system that keeps whole seconds only, what is there is not copied again, and nothing else is left.
+func TestCoarseTimes(t *testing.T) {
+	rung.Netns(t) // for root
+	image, disk := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	write(t, image, "")
+	if out, err := exec.Command("mkfs.ext4", "-q", "-I", "128", image, "8M").CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", image, disk).CombinedOutput(); err != nil {
+		t.Skipf("this host mounts no ext4 from a file: %v: %s", err, out)
+	}
+	defer func() {
+		if err := syscall.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	file, to := filepath.Join(t.TempDir(), "file"), filepath.Join(disk, "to")
+	write(t, file, "content")
+	at := time.Unix(1e9, 123456789)
+	if err := errors.Join(os.Chtimes(file, at, at), os.Mkdir(to, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []uint64{1, 0} {
+		p, problems, err := push(t, Options{}, to, file)
+		if err != nil || len(problems) > 0 || p.Copied.Load() != want {
+			t.Errorf("%d files copied, want %d; %v, %v", p.Copied.Load(), want, problems, err)
+		}
+		if names, err := filepath.Glob(filepath.Join(to, "*")); err != nil || len(names) != 1 {
+			t.Errorf("there is %q, %v", names, err)
+		}
 	}
 }
 
