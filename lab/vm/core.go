@@ -41,13 +41,20 @@ func claimCore(claims string) (core int, free func()) {
 	return cores[first%len(cores)], func() {}
 }
 
-// startOn starts a program on a core, or on any if that is -1.
+// startOn starts a program on a core, or on any if that is -1. The program has SIGINT blocked: between its fork and the process group of its
+// own it would otherwise die of the terminal's Ctrl-C, and its end be seen before the signal that explains it.
 func startOn(core int, cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var mask, before unix.Sigset_t
+	mask.Val[0] = 1 << (unix.SIGINT - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before); err != nil {
+		return err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	if core < 0 {
 		return cmd.Start()
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return err
