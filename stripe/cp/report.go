@@ -15,7 +15,7 @@ import (
 type Reporter interface {
 	Problem(Problem)
 	Progress(Snapshot)
-	// End is called last. err is nil if everything was copied.
+	// End is called last. err is nil if everything was copied; the snapshot is empty if there was no connection.
 	End(s Snapshot, err error)
 }
 
@@ -169,7 +169,7 @@ func (t *Text) Watch(c *stripe.Conn) {
 func (t *Text) End(s Snapshot, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.Quiet {
+	if t.Quiet || s.Seconds == 0 {
 		return
 	}
 	var by []string

@@ -80,22 +80,27 @@ func operand(arg string) (host, path string) {
 	return arg[:i], arg[i+1:]
 }
 
-// Run copies, and tells out how it goes.
-func (j Job) Run(ctx context.Context, out Reporter) error {
-	var ask request
+// connect starts the far side, and connects to it. A pull asks with it.
+func (j *Job) connect(ctx context.Context) (conn *ssh.Conn, ask request, err error) {
 	if j.Pull {
-		var err error
 		if ask, err = asked(j.Sources, j.To, j.Options); err != nil {
-			return err
+			return nil, ask, err
 		}
 		var first bytes.Buffer
 		if err := message(&first, msgRequest, ask); err != nil {
-			return err
+			return nil, ask, err
 		}
 		j.SSH.First = first.Bytes()
 	}
-	conn, err := ssh.Dial(ctx, j.Host, j.SSH)
+	conn, err = ssh.Dial(ctx, j.Host, j.SSH)
+	return conn, ask, err
+}
+
+// Run copies, and tells out how it goes.
+func (j Job) Run(ctx context.Context, out Reporter) error {
+	conn, ask, err := j.connect(ctx)
 	if err != nil {
+		out.End(Snapshot{}, err)
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })

@@ -67,6 +67,18 @@ func TestWatch(t *testing.T) {
 	<-ended
 }
 
+// A program that reads JSON hears of the end, also when there was no connection; people hear of the error alone.
+func TestEndWithoutConnection(t *testing.T) {
+	job := Job{Pull: true, Host: "host", Sources: []string{".."}, To: t.TempDir()}
+	var told, read strings.Builder
+	if err := job.Run(t.Context(), &JSON{Out: &told}); err == nil || !strings.Contains(told.String(), `"Event":"end"`) || !strings.Contains(told.String(), `"Error":"`+err.Error()) {
+		t.Errorf("%v: %s", err, told.String())
+	}
+	if err := job.Run(t.Context(), &Text{Out: &read}); err == nil || read.Len() > 0 {
+		t.Errorf("%v: %s", err, read.String())
+	}
+}
+
 func TestText(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out, Columns: 120, Named: map[string]bool{"wwan0": true}}
