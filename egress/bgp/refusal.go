@@ -34,7 +34,7 @@ const (
 var refusalWords = [refusals]string{
 	malformed:           "an attribute is malformed or missing: the route counts as withdrawn (RFC 7606)",
 	noSID:               "VPN route without an SRv6 L3 Service SID: does its border router export with a SID?",
-	unknownBehavior:     "the SID's behavior is not End.DT4, End.DT6 or End.DT46",
+	unknownBehavior:     "the SID's behavior is not End.DT4, End.DT6, End.DT46 or opaque",
 	otherBehaviorFamily: "the SID's behavior is for the other IP version",
 	badStructure:        "the SID structure is impossible: more than 128 bits, or bits transposed that are not in it or not in the label",
 	badLabel:            "bits of the SID are transposed, but the label holds none (implicit null, or zero)",

@@ -19,6 +19,9 @@ const (
 	endDT46NextCSID = 64
 )
 
+// opaque is the behaviour of a SID whose router keeps to itself which it is (IANA's registry SRv6 Endpoint Behaviors). FRR before 8.5 sends it for all.
+const opaque = 0xffff
+
 // serviceSID returns the SID Information of the first SRv6 L3 Service TLV; further ones do not count (RFC 9252 section 2).
 func serviceSID(attr *wire.PathAttributePrefixSID) *wire.SRv6InformationSubTLV {
 	if attr == nil {
@@ -45,7 +48,7 @@ func sidOf(info *wire.SRv6InformationSubTLV, family Family, label uint32) (netip
 		return netip.Addr{}, noSID
 	}
 	switch int(info.EndpointBehavior) {
-	case int(wire.END_DT46), endDT46NextCSID:
+	case int(wire.END_DT46), endDT46NextCSID, opaque:
 	case int(wire.END_DT4), endDT4NextCSID:
 		if family != VPNv4 {
 			return netip.Addr{}, otherBehaviorFamily

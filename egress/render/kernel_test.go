@@ -21,6 +21,9 @@ ip() {
 	case $* in
 	"link show dev"*) [ -e "$sys/class/$4" ]; return ;;
 	"-o link show dev"*) echo "7: $5: <UP> mtu $(cat "$sys/class/$5/mtu") qdisc noop"; return ;;
+	"-6 rule show priority"*) [ ! -e "$sys/rule" ] || echo "$5: from all iif csp lookup $7"; return ;;
+	"-6 rule add"*) : >"$sys/rule" ;;
+	"-6 rule del"*) rm "$sys/rule" ;;
 	"link add dev"*) mkdir "$sys/class/$4" ;;
 	"link del dev"*) rmdir "$sys/class/$4" ;;
 	esac
@@ -82,15 +85,16 @@ func TestKernelScript(t *testing.T) {
 		"net/ipv6/conf/all/forwarding": "1", "net/ipv6/conf/all/seg6_enabled": "0", "net/ipv6/conf/csp/seg6_enabled": "0", "net/vrf/strict_mode": "0",
 		"net/ipv6/conf/a/keep_addr_on_down": "0", "class/csp/mtu": "1700"})
 	routes := []string{"ip -6 route replace 2001:db8:f1::/48 dev exit-1 table 101", "ip -6 route replace 2001:db8:1::/64 dev csp table 101"}
+	rule := []string{"ip -6 rule add iif csp table 101 priority 32800"}
 	up := slices.Concat([]string{"sysctl net/ipv6/conf/all/seg6_enabled=1", "sysctl net/ipv6/conf/csp/seg6_enabled=1", "sysctl net/vrf/strict_mode=1",
-		"ip link add dev exit-1 type vrf table 101", "ip link set dev exit-1 up", "sysctl net/ipv6/conf/a/keep_addr_on_down=1", "ip link set dev a master exit-1"}, routes)
+		"ip link add dev exit-1 type vrf table 101", "ip link set dev exit-1 up", "sysctl net/ipv6/conf/a/keep_addr_on_down=1", "ip link set dev a master exit-1"}, routes, rule)
 	h.same("up", h.run("up"), up)
 	h.same("up again", h.run("up"), append([]string{"ip link set dev a master exit-1"}, routes...))
 	if err := os.Remove(filepath.Join(h.dir, "sys/class/exit-1")); err != nil {
 		t.Fatal(err)
 	}
 	h.same("up after somebody took the VRF", h.run("up"), slices.Concat([]string{"ip link add dev exit-1 type vrf table 101", "ip link set dev exit-1 up", "ip link set dev a master exit-1"}, routes))
-	h.same("down", h.run("down"), []string{"ip -6 route del 2001:db8:1::/64 dev csp table 101", "ip link set dev a nomaster", "ip link del dev exit-1",
+	h.same("down", h.run("down"), []string{"ip -6 route del 2001:db8:1::/64 dev csp table 101", strings.Replace(rule[0], "add", "del", 1), "ip link set dev a nomaster", "ip link del dev exit-1",
 		"sysctl net/ipv6/conf/a/keep_addr_on_down=0", "sysctl net/vrf/strict_mode=0", "sysctl net/ipv6/conf/csp/seg6_enabled=0", "sysctl net/ipv6/conf/all/seg6_enabled=0"})
 	h.same("down again", h.run("down"), []string{""})
 	h.same("up once more", h.run("up"), up)

@@ -47,14 +47,13 @@ func TestBesideTheLab(t *testing.T) {
 		"bgp bestpath compare-routerid", "bgp fast-convergence", // the lab fails fast, and repeats exactly
 		"neighbor 2001:db8:1::2 advertisement-interval 0", "neighbor 2001:db8:1::2 timers 3 9", "neighbor 2001:db8:1::2 timers connect 1",
 		"neighbor 2001:db8:2::2 advertisement-interval 0", "neighbor 2001:db8:2::2 timers 3 9", "neighbor 2001:db8:2::2 timers connect 1",
-		"no bgp ebgp-requires-policy",                                   // here there are policies
-		"prefix 2001:db8:f1::/48 block-len 32 node-len 16 func-bits 16", // FRR 8.4 takes no block-len
-		"rd vpn export 65000:11",                                        // one for each router and exit
+		"no bgp ebgp-requires-policy", // here there are policies
+		"rd vpn export 65000:11",      // one for each router and exit
 		"route-map plait-from-exit-1-6 permit 10", "route-map plait-to-peers-6 permit 20",
 	}
 	onlyHere := []string{
 		"ipv6 prefix-list plait-inside-6 seq 5 permit 2001:db8:1::/64 le 128", "match ipv6 address prefix-list plait-inside-6",
-		"neighbor 2001:db8:1::2 update-source 2001:db8:1::3", "prefix 2001:db8:f1::/48 func-bits 16", "rd vpn export 10.255.0.3:1",
+		"neighbor 2001:db8:1::2 update-source 2001:db8:1::3", "rd vpn export 10.255.0.3:1",
 		"route-map plait-from-exit-1-6 deny 10", "route-map plait-from-exit-1-6 permit 20", "route-map plait-to-peers-6 permit 10",
 	}
 	if got := without(lab, here); !slices.Equal(got, onlyLab) {

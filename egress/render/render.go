@@ -5,6 +5,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"net/netip"
@@ -134,6 +135,8 @@ type exit struct {
 	Table       uint32
 	RouteTarget string
 	Families    []exitFamily
+	// Priority of the rules that have its table looked up behind the main one.
+	Priority int
 }
 
 // exitFamily is what the exit is for an address family.
@@ -143,6 +146,13 @@ type exitFamily struct {
 	Gateway   string // what ip route says before the device
 }
 
+const (
+	// firstPriority is that of the preferred exit's rules: behind the main table's, 32766, and the default one's.
+	firstPriority = 32800
+	// defaultPreference is FRR's local preference.
+	defaultPreference = 100
+)
+
 // VRF is the name of the exit's VRF: that of an interface, so at most 15 bytes.
 func (x exit) VRF() string { return fmt.Sprint("exit-", x.Number) }
 
@@ -150,7 +160,7 @@ func (n Network) exits(b BorderRouter, families []family) []exit {
 	var out []exit
 	for _, p := range b.Peers {
 		i := n.exit(p.Exit)
-		x := exit{Peer: p, Number: i + 1, Table: n.Exits[i].Table, RouteTarget: n.Exits[i].RouteTarget}
+		x := exit{Priority: firstPriority, Peer: p, Number: i + 1, Table: n.Exits[i].Table, RouteTarget: n.Exits[i].RouteTarget}
 		for _, f := range families {
 			one := exitFamily{family: f, Neighbors: slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !f.has(a) })}
 			if g := slices.IndexFunc(b.Gateways, f.has); g >= 0 {
@@ -158,6 +168,11 @@ func (n Network) exits(b BorderRouter, families []family) []exit {
 			}
 			if len(one.Neighbors) > 0 {
 				x.Families = append(x.Families, one)
+			}
+		}
+		for j, o := range b.Peers {
+			if prefer, other := cmp.Or(p.LocalPreference, defaultPreference), cmp.Or(o.LocalPreference, defaultPreference); other > prefer || other == prefer && j < len(out) {
+				x.Priority++
 			}
 		}
 		out = append(out, x)

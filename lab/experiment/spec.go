@@ -35,7 +35,7 @@ type Spec struct {
 	Skip string `json:"skip,omitempty"`
 	// Seeds is how many seeds every cell runs with (1 to N); --seeds replaces it.
 	Seeds int `json:"seeds,omitempty" jsonschema:"minimum=1,maximum=10000,default=1"`
-	// Kernel the guest runs: 6.1 (Debian 12), 6.12 (Debian 13) or 7.2 (Debian 13 backports, 7.2 or what newer one they have when the image is made).
+	// Kernel the guest runs: 6.1 (Debian 12, and with it FRR 8.4 of Debian 12), 6.12 (Debian 13) or 7.2 (Debian 13 backports, 7.2 or what newer one they have when the image is made).
 	Kernel string `json:"kernel,omitempty" jsonschema:"enum=6.1,enum=6.12,enum=7.2,default=6.12"`
 	// Sysctl is set in every network namespace, e.g. net.ipv4.tcp_slow_start_after_idle: 0.
 	Sysctl map[string]any `json:"sysctl,omitempty"`

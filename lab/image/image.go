@@ -1,5 +1,5 @@
 // Package image makes the root file system and the kernel the lab's guests run: an unmodified Debian 13 with the
-// programs experiments use, and the kernel of Debian 12, of Debian 13, or of Debian 13's backports.
+// programs experiments use, and the kernel of Debian 13, of its backports, or kernel and FRR of Debian 12.
 package image
 
 import (
@@ -20,8 +20,14 @@ import (
 // DefaultKernel is the generation experiments run on unless they say otherwise.
 const DefaultKernel = "6.12"
 
-// suites a kernel generation comes from: Debian's release, and the one whose linux-image is installed.
-var suites = map[string]string{"6.1": "bookworm", "6.12": "trixie", "7.2": "trixie-backports"}
+// suites a kernel generation comes from: Debian's release, and what of it is installed instead of Debian 13's.
+var suites = map[string]struct{ release, packages, pins string }{
+	"6.1":  {"bookworm", kernelPackage + " --allow-downgrades frr", "linux-* frr libyang2"}, // the kernel and the routers of Debian 12
+	"6.12": {"trixie", kernelPackage, ""},
+	"7.2":  {"trixie-backports", kernelPackage, "linux-*"},
+}
+
+const kernelPackage = "linux-image-cloud-amd64"
 
 // Kernels lists the generations an image can be made with.
 func Kernels() []string { return []string{"6.1", "6.12", "7.2"} }
@@ -64,15 +70,15 @@ func recipe(kernel string) string {
 	return strings.Join(mmdebstrapArguments(kernel, "root.tar"), "\n") + "\n"
 }
 
-// mmdebstrapArguments for a kernel generation. Its own suite is the source of everything but the kernel.
+// mmdebstrapArguments for a kernel generation. Debian 13 is the source of everything but the kernel, and of FRR unless that is 6.1.
 func mmdebstrapArguments(kernel, archive string) []string {
-	kernelPackage := "linux-image-cloud-amd64"
 	args := []string{"--quiet", "--variant=apt", "--architectures=amd64", `--aptopt=Acquire::Languages "none"`, "--aptopt=APT::Install-Recommends false"}
-	hook := "apt-get install -y -qq " + kernelPackage
-	if suite := suites[kernel]; suite != "trixie" {
-		// The other suites have a kernel of the same package name: it, and nothing else, is taken from there.
-		hook = "sed -n 's/ trixie / " + suite + " /p' /etc/apt/sources.list > /etc/apt/sources.list.d/kernel.list && " +
-			"printf 'Package: *\nPin: release n=" + suite + "\nPin-Priority: -1\n\nPackage: linux-*\nPin: release n=" + suite + "\nPin-Priority: 1001\n' > /etc/apt/preferences.d/kernel && " +
+	suite := suites[kernel]
+	hook := "apt-get install -y -qq " + suite.packages
+	if suite.pins != "" {
+		// The other suites have packages of the same names: these, and nothing else, are taken from there.
+		hook = "sed -n 's/ trixie / " + suite.release + " /p' /etc/apt/sources.list > /etc/apt/sources.list.d/kernel.list && " +
+			"printf 'Package: *\nPin: release n=" + suite.release + "\nPin-Priority: -1\n\nPackage: " + suite.pins + "\nPin: release n=" + suite.release + "\nPin-Priority: 1001\n' > /etc/apt/preferences.d/kernel && " +
 			"apt-get update -qq && " + hook
 	}
 	return append(args, "--customize-hook=chroot \"$1\" sh -ec '"+strings.ReplaceAll(hook, "'", `'\''`)+"'",
@@ -82,7 +88,7 @@ func mmdebstrapArguments(kernel, archive string) []string {
 // Build makes the image of a kernel generation in the cache directory, replacing what is there. It needs mmdebstrap and
 // Debian's package archive, and root or user namespaces.
 func Build(ctx context.Context, cache, kernel string) (Image, error) {
-	if suites[kernel] == "" {
+	if _, known := suites[kernel]; !known {
 		return Image{}, fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(Kernels(), ", "))
 	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {

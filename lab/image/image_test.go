@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// Only the kernel comes from another suite than the guest's own.
+// Only the kernel, and FRR with that of Debian 12, comes from another suite than the guest's own.
 func TestArguments(t *testing.T) {
-	for kernel, suite := range map[string]string{"6.1": "bookworm", "7.2": "trixie-backports"} {
+	for kernel, pin := range map[string]string{"6.1": "linux-* frr libyang2\nPin: release n=bookworm\n", "7.2": "linux-*\nPin: release n=trixie-backports\n"} {
 		line := strings.Join(mmdebstrapArguments(kernel, "root.tar"), " ")
-		if !strings.HasSuffix(line, " trixie root.tar") || !strings.Contains(line, "Package: linux-*\nPin: release n="+suite+"\n") {
+		if !strings.HasSuffix(line, " trixie root.tar") || !strings.Contains(line, "Package: "+pin) {
 			t.Errorf("kernel %s: %s", kernel, line)
 		}
 	}

@@ -257,6 +257,10 @@ func (n *node) runsFRR() bool { return n.router != nil && !n.router.OwnSpeaker }
 
 // addRouters adds FRR: its files, its daemons, and what tells that it has converged.
 func (t *Topology) addRouters(p *Plan) {
+	daemons := []string{"mgmtd", "zebra", "bgpd"}
+	if t.spec.Kernel == "6.1" { // the guest with this kernel has Debian 12's FRR 8.4, which has no mgmtd
+		daemons = daemons[1:]
+	}
 	for _, n := range t.nodes {
 		if !n.runsFRR() {
 			continue
@@ -266,7 +270,7 @@ func (t *Topology) addRouters(p *Plan) {
 		p.Files = append(p.Files,
 			File{Path: etc + "/vtysh.conf", Mode: 0o644, Owner: "frr"},
 			File{Path: etc + "/frr.conf", Content: t.frrConf(n), Mode: 0o644, Owner: "frr"})
-		for _, daemon := range []string{"mgmtd", "zebra", "bgpd"} {
+		for _, daemon := range daemons {
 			p.Daemons = append(p.Daemons, Daemon{NS: n.name, Argv: []string{"/usr/lib/frr/" + daemon, "-d", "-N", n.name}})
 		}
 		p.Daemons = append(p.Daemons, Daemon{NS: n.name, Argv: []string{"/usr/bin/vtysh", "-N", n.name, "-f", etc + "/frr.conf"}})

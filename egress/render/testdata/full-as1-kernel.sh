@@ -32,6 +32,11 @@ vrf() {
 	ip link set dev "$1" up
 }
 
+# rule FAMILY TABLE PRIORITY: has what comes from inside looked up in an exit's table too, behind the main one, once.
+rule() {
+	[ -n "$(ip "-$1" rule show priority "$3" table "$2")" ] || ip "-$1" rule add iif bond0.10 table "$2" priority "$3"
+}
+
 up() {
 	modprobe -q vrf 2>/dev/null || : # it may be built in
 	keep net/ipv6/conf/all/forwarding 1
@@ -51,6 +56,8 @@ up() {
 	# the way of answers to servers
 	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201
 	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201
+	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
+	rule 6 11201 32801
 
 	# exit transit a
 	vrf exit-1 11200
@@ -63,6 +70,9 @@ up() {
 	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200
 	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200
 	ip -4 route replace 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200
+	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
+	rule 6 11200 32800
+	rule 4 11200 32800
 
 	mtu=$(ip -o link show dev bond0.10 | sed 's/.* mtu \([0-9]*\) .*/\1/')
 	[ "$mtu" -ge 1564 ] || echo "kernel.sh: bond0.10 has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
@@ -72,6 +82,7 @@ down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201 || :
+		ip -6 rule del iif bond0.10 table 11201 priority 32801 || :
 		ip link set dev eth2 nomaster || :
 		ip link del dev exit-2 || : # and its routes with it
 		rm "$state/vrf/exit-2"
@@ -80,7 +91,9 @@ down() {
 	if [ -e "$state/vrf/exit-1" ]; then
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200 || :
+		ip -6 rule del iif bond0.10 table 11200 priority 32800 || :
 		ip -4 route del 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200 || :
+		ip -4 rule del iif bond0.10 table 11200 priority 32800 || :
 		ip link set dev eth1 nomaster || :
 		ip link del dev exit-1 || : # and its routes with it
 		rm "$state/vrf/exit-1"

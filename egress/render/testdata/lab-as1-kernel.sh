@@ -32,6 +32,11 @@ vrf() {
 	ip link set dev "$1" up
 }
 
+# rule FAMILY TABLE PRIORITY: has what comes from inside looked up in an exit's table too, behind the main one, once.
+rule() {
+	[ -n "$(ip "-$1" rule show priority "$3" table "$2")" ] || ip "-$1" rule add iif csp table "$2" priority "$3"
+}
+
 up() {
 	modprobe -q vrf 2>/dev/null || : # it may be built in
 	keep net/ipv6/conf/all/forwarding 1
@@ -47,6 +52,8 @@ up() {
 	ip -6 route replace 2001:db8:f1::/48 dev exit-1 table 101
 	# the way of answers to servers
 	ip -6 route replace 2001:db8:1::/64 dev csp table 101
+	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
+	rule 6 101 32800
 
 	mtu=$(ip -o link show dev csp | sed 's/.* mtu \([0-9]*\) .*/\1/')
 	[ "$mtu" -ge 1564 ] || echo "kernel.sh: csp has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
@@ -55,6 +62,7 @@ up() {
 down() {
 	if [ -e "$state/vrf/exit-1" ]; then
 		ip -6 route del 2001:db8:1::/64 dev csp table 101 || :
+		ip -6 rule del iif csp table 101 priority 32800 || :
 		ip link set dev a nomaster || :
 		ip link del dev exit-1 || : # and its routes with it
 		rm "$state/vrf/exit-1"
