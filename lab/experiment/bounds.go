@@ -63,13 +63,22 @@ func evaluate(e *expression, env map[string]any) (float64, error) {
 	}
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		for _, name := range e.names() {
-			if f, ok := lookup(env, name).(float64); ok && math.IsNaN(f) {
+			if unmeasured(lookup(env, name)) {
 				return 0, fmt.Errorf("%s was not measured", strings.Join(name, "."))
 			}
 		}
 		return 0, fmt.Errorf("%s is not a finite number", e.tree.String())
 	}
 	return n, nil
+}
+
+// unmeasured says that a metric, or one in a list of them, is missing.
+func unmeasured(v any) bool {
+	if list, ok := v.([]any); ok {
+		return slices.ContainsFunc(list, unmeasured)
+	}
+	f, ok := v.(float64)
+	return ok && math.IsNaN(f)
 }
 
 func lookup(env map[string]any, path []string) any {

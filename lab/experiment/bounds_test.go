@@ -77,6 +77,50 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestAggregates checks that a bound over what was not measured at one of the points, or over nothing, does not hold.
+func TestAggregates(t *testing.T) {
+	for _, test := range []struct {
+		bound  string
+		reason string // none: it holds
+	}{
+		{"max(tcp.goodput_mbps, mptcp.goodput_mbps) <= 100", "mptcp.goodput_mbps was not measured"},
+		{"min(mptcp.goodput_mbps, tcp.goodput_mbps) >= 1", "mptcp.goodput_mbps was not measured"},
+		{"median(tcp.goodput_mbps, mptcp.goodput_mbps, 7) <= 100", "mptcp.goodput_mbps was not measured"},
+		{"mean(filter([tcp.goodput_mbps], # > 1000)) <= 100", "not a finite number"},
+		{"median(filter([tcp.goodput_mbps], # > 1000)) <= 100", "not a finite number"},
+		{"max(filter([tcp.goodput_mbps], # > 1000)) <= 100", "not a finite number"},
+		{"sum(filter([tcp.goodput_mbps], # > 1000)) == 0", ""},
+		{"sum([1, 2], 3.5, [tcp.goodput_mbps]) == 8.5", ""},
+		{"max(3, [5, 4]) % 2 == 1", ""},
+		{"median(9, 1, [4]) + median(1, 2) + sum(1, 2, 3) == 11.5", ""},
+		{"mean([1, 2], 6) == min(3, 3.5)", ""},
+	} {
+		x := mustLoad(t, boundsText+"bounds: [{expect: '"+test.bound+"', when: loss == 0, because: it is a test}]", Options{})
+		cells := measure(x, byPoint)
+		for i := range cells {
+			if cells[i].Variant == "mptcp" && cells[i].Seed == 2 {
+				cells[i].Metrics = nil
+			}
+		}
+		bounds, _ := x.Evaluate(cells)
+		if b := bounds[0]; b.OK != (test.reason == "") || !strings.Contains(b.Invalid, test.reason) {
+			t.Errorf("%s: %+v, want the reason %q", test.bound, b, test.reason)
+		}
+	}
+}
+
+// TestAggregatesOverAll is the same for lists over all points.
+func TestAggregatesOverAll(t *testing.T) {
+	for _, bound := range []string{"max(tcp.goodput_mbps) <= 100", "min(tcp.goodput_mbps) >= 0", "median(tcp.goodput_mbps) >= 0", "mean(tcp.goodput_mbps) >= 0"} {
+		x := mustLoad(t, boundsText+"bounds: [{expect: '"+bound+"', over: all, because: it is a test}]", Options{})
+		cells := measure(x, byPoint)
+		cells[len(cells)-3].Metrics = nil // tcp at the last point
+		if bounds, _ := x.Evaluate(cells); bounds[0].OK || !strings.Contains(bounds[0].Invalid, "tcp.goodput_mbps was not measured") {
+			t.Errorf("%s: %+v, want it to be invalid", bound, bounds[0])
+		}
+	}
+}
+
 // TestEvaluateTwice checks that a result that was written and read again gives the same bounds.
 func TestEvaluateTwice(t *testing.T) {
 	x := mustLoad(t, boundsText+"bounds: [{expect: tcp.goodput_mbps > 2, because: x}]", Options{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
@@ -24,7 +25,7 @@ type Function struct {
 	Meaning string
 }
 
-// Functions are all functions an expression may call. All but harm and sum are those of the expression language (expr-lang).
+// Functions are all functions an expression may call. Those that aggregate.go does not have are the expression language's (expr-lang).
 var Functions = []Function{
 	{"abs", "abs(x)", "The absolute value."},
 	{"all", "all(list, condition)", "Whether the condition holds for every element, which it calls #."},
@@ -71,7 +72,7 @@ var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
 
 // compileExpression parses an expression. Names are checked by check, against what is known where it is used.
 func compileExpression(source string) (*expression, error) {
-	tree, err := parser.Parse(source)
+	tree, err := parser.ParseWithConfig(source, grammar)
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -90,13 +91,26 @@ func compileExpression(source string) (*expression, error) {
 var language = func() []expr.Option {
 	options := []expr.Option{
 		expr.Function("harm", harm, new(func(alone, competing any) float64)),
-		expr.Function("sum", sum, new(func(values ...any) float64)),
+		expr.Function("max", aggregate(largest), new(func(values ...any) any)),
+		expr.Function("mean", aggregate(mean), new(func(values ...any) any)),
+		expr.Function("median", aggregate(median), new(func(values ...any) any)),
+		expr.Function("min", aggregate(smallest), new(func(values ...any) any)),
+		expr.Function("sum", aggregate(sum), new(func(values ...any) any)),
 		expr.DisableAllBuiltins(),
 	}
 	for _, f := range Functions {
 		options = append(options, expr.EnableBuiltin(f.Name))
 	}
 	return options
+}()
+
+// grammar lets functions of our own have as many arguments as they like: the language's parser knows some of their names.
+var grammar = func() *conf.Config {
+	c := conf.CreateNew()
+	for _, option := range language {
+		option(c)
+	}
+	return c
 }()
 
 // plain is an error of the expression language on one line.
@@ -106,38 +120,6 @@ func plain(err error) error {
 		return fmt.Errorf("column %d of the expression: %s", at.Column+1, at.Message)
 	}
 	return err
-}
-
-// harm is 1 - competing/alone: what a flow loses to a competing one (Ware et al., "Beyond Jain's Fairness Index", HotNets 2019).
-func harm(args ...any) (any, error) {
-	alone, err := number(args[0])
-	if err != nil {
-		return nil, err
-	}
-	competing, err := number(args[1])
-	return 1 - competing/alone, err
-}
-
-// sum adds numbers and lists of numbers; the language's own takes no single number.
-func sum(args ...any) (any, error) {
-	total := 0.0
-	for _, arg := range args {
-		list, ok := arg.([]any)
-		if !ok {
-			v, err := number(arg)
-			if err != nil {
-				return nil, err
-			}
-			total += v
-			continue
-		}
-		inner, err := sum(list...)
-		if err != nil {
-			return nil, err
-		}
-		total += inner.(float64)
-	}
-	return total, nil
 }
 
 func number(v any) (float64, error) {

@@ -143,7 +143,8 @@ Parameters and links are those of the first variant. Bounds and published number
 | name.metric | the same without variants in the file; run.name.metric and run.metric work as well |
 
 With over: all every metric is the list of its values at all points to which the bound applies, and a parameter is one where
-it changes from point to point. A bound that needs a cell that failed is invalid and does not hold.
+it changes from point to point. A bound that needs a cell that failed, or a number where a metric was not measured, is invalid and does not hold;
+so is one over max, mean, median or min of an empty list.
 
 | function | value |
 |---|---|
