@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"plait.dev/plait/lab/experiment"
 )
@@ -24,6 +26,18 @@ func TestTimeline(t *testing.T) {
 	}
 	if events[1].AtS != 1 {
 		t.Error("the experiment's own timeline was changed")
+	}
+}
+
+func TestLate(t *testing.T) {
+	event := experiment.Event{AtS: 2, Link: "line", Blackhole: "both"}
+	for _, now := range []time.Duration{2 * time.Second, 2*time.Second + eventSlack} {
+		if err := late(event, now); err != nil {
+			t.Errorf("at %v: %v", now, err)
+		}
+	}
+	if err := late(event, 5*time.Second); err == nil || !strings.Contains(err.Error(), "event at 2 s (line: blackhole both): it would come 3.0 s late") {
+		t.Errorf("3 s late: %v", err)
 	}
 }
 

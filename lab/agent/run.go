@@ -23,6 +23,8 @@ const (
 	// lead is how long after the measurement starts the timeline begins, so that setting up collectors does not
 	// delay the first application.
 	lead = 100 * time.Millisecond
+	// eventSlack is how late an event may be: what a few commands before it take.
+	eventSlack = 500 * time.Millisecond
 	// joinTime is how long an MPTCP connection has to open its subflows.
 	joinTime = time.Second
 )
@@ -143,6 +145,10 @@ func (c *cell) runTimeline(ctx context.Context) {
 		if !c.sleepUntil(ctx, e.AtS) {
 			return
 		}
+		if err := late(e, time.Since(c.origin)); err != nil {
+			c.fail(err)
+			return
+		}
 		if err := c.network.happen(c.spec, e, uint64(c.seed), uint64(i+1)); err != nil {
 			c.fail(fmt.Errorf("event at %g s: %w", e.AtS, err))
 			return
@@ -151,6 +157,16 @@ func (c *cell) runTimeline(ctx context.Context) {
 		c.out.Marks = append(c.out.Marks, result.Mark{AtS: e.AtS, Text: describe(e)})
 		c.mu.Unlock()
 	}
+}
+
+// late is an error if an event of the timeline comes too late to be called one of its time: the events before it have taken longer.
+func late(e experiment.Event, now time.Duration) error {
+	at := time.Duration(e.AtS * float64(time.Second))
+	if now <= at+eventSlack {
+		return nil
+	}
+	return fmt.Errorf("event at %g s (%s): it would come %.1f s late, as the one before has taken until now; let a command that takes long go on in the background, with & at its end",
+		e.AtS, describe(e), (now - at).Seconds())
 }
 
 // limit is when the cell must have ended if every application, event and collector keeps to its own limit.

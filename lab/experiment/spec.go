@@ -335,7 +335,7 @@ type Event struct {
 	Withdraw string `json:"withdraw,omitempty"`
 	// Node is where a command runs or an address changes.
 	Node string `json:"node,omitempty"`
-	// Run is the shell command run in the node.
+	// Run is the shell command run in the node. The events after it wait until it has ended; one that is half a second late makes the cell invalid.
 	Run string `json:"run,omitempty"`
 	// Address replaces the node's addresses on the link `on` by this one (with prefix length).
 	Address string `json:"address,omitempty"`
