@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"sort"
 )
 
@@ -44,6 +45,9 @@ func Read(path string) (*File, error) {
 			path, f.Format, Format, f.Provenance.Plait)
 	case f.Experiment.Name == "":
 		return nil, fmt.Errorf("read result %s: it has no experiment.name; is it a result file of plait?", path)
+	case !experimentName.MatchString(f.Experiment.Name):
+		return nil, fmt.Errorf("read result %s: %q is no name of an experiment (lower-case letters, digits and dashes); is it a result file of plait?",
+			path, f.Experiment.Name)
 	}
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("read result %s: %w", path, err)
@@ -51,8 +55,16 @@ func Read(path string) (*File, error) {
 	return f, nil
 }
 
-// check reports a series whose times do not fit its values.
+// experimentName is what an experiment may be called: a report names directories after it, and the file may be anybody's.
+var experimentName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+
+// check reports a link without two ends, and a series whose times do not fit its values.
 func (f *File) check() error {
+	for _, l := range f.Experiment.Topology.Links {
+		if len(l.Ends) < 2 {
+			return fmt.Errorf("experiment.topology: link %s has %d ends", l.Name, len(l.Ends))
+		}
+	}
 	for i := range f.Cells {
 		for _, s := range f.Cells[i].Series {
 			if s.StepS == 0 && len(s.TimesS) != len(s.Values) {

@@ -109,6 +109,8 @@ func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"format": 2, "provenance": {"plait": "v9"}}`: "its format is 2 and this plait reads format 1; use the plait that wrote it (v9)",
 		`{"format": 1, "experiment": {"name": "x"}, "cells": [{}, {"series": [{"name": "bulk.cwnd_packets", "times_s": [1], "values": [10, 20]}]}]}`: "cells[1], series bulk.cwnd_packets: 1 times for 2 values",
+		`{"format": 1, "experiment": {"name": "x", "topology": {"links": [{"name": "a", "ends": ["client"]}]}}}`:                                     "link a has 1 ends",
+		`{"format": 1, "experiment": {"name": "../../x"}}`:                                                                                           `"../../x" is no name of an experiment`,
 		`{"cells": []}`: "no format number",
 		`{`:             "is it a result file of plait?",
 	} {
