@@ -69,15 +69,16 @@ func views(files []*result.File, dir string) []*view {
 	sorted := slices.Clone(files)
 	slices.SortStableFunc(sorted, func(a, b *result.File) int { return groupRank(a) - groupRank(b) })
 	variants := &colours{}
-	count := map[string]int{}
+	taken := map[string]bool{}
 	var all []*view
 	for _, f := range sorted {
 		s := newSource(f, variants)
 		e := &view{File: f, ID: f.Experiment.Name, Verdict: newVerdict(f), Headline: headline(s), Lead: newLead(s),
 			Bounds: boundGroups(s), Paper: paperRows(s)}
-		if count[e.ID]++; count[e.ID] > 1 {
-			e.ID = fmt.Sprintf("%s-%d", e.ID, count[e.ID])
+		for n := 2; taken[e.ID]; n++ { // another experiment may be called like this one with its number
+			e.ID = fmt.Sprintf("%s-%d", f.Experiment.Name, n)
 		}
+		taken[e.ID] = true
 		e.Dir = dir + "/" + e.ID
 		e.Figures = figures(s)
 		for i, fig := range e.Figures {

@@ -100,6 +100,19 @@ func TestReportIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
+// TestExperimentsKeepApart: the second of two of a name does not get the name of a third.
+func TestExperimentsKeepApart(t *testing.T) {
+	files := []*result.File{plain(), plain(), plain()}
+	files[2].Experiment.Name += "-2"
+	seen := map[string]bool{}
+	for _, v := range views(files, "files") {
+		seen[v.ID] = true
+	}
+	if len(seen) != len(files) {
+		t.Errorf("three experiments have the directories %v", seen)
+	}
+}
+
 func TestVariantsKeepTheirColour(t *testing.T) {
 	all := views([]*result.File{plain(), exits(), bursts()}, "x")
 	hues := map[string]string{}
