@@ -124,6 +124,12 @@ func (f *runFlags) outputs(several bool) error {
 	if f.resume && f.json == "" {
 		return errors.New("run: --resume continues the result file of --json; give both")
 	}
+	if !several && isDirectory(f.json) {
+		return fmt.Errorf("run: --json %s is a directory, and there is one experiment: give the file its result goes to", f.json)
+	}
+	if isDirectory(f.report) {
+		return fmt.Errorf("run: --report %s is a directory: give the file the report goes to", f.report)
+	}
 	var dirs []string
 	if f.captures != "." {
 		dirs = append(dirs, f.captures)
@@ -151,13 +157,33 @@ func (f *runFlags) outputs(several bool) error {
 	return nil
 }
 
+// isDirectory says that a path names a directory, whether there is one or not.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return strings.HasSuffix(path, "/") || err == nil && info.IsDir()
+}
+
+// prepare loads the experiments and finds what stands in the way of their results, before anything runs.
+func (f *runFlags) prepare(names []string) ([]loaded, error) {
+	experiments, err := f.loadAll(names)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.outputs(len(experiments) > 1); err != nil {
+		return nil, err
+	}
+	for _, e := range experiments {
+		if _, err := f.before(e, len(experiments) > 1); err != nil { // it is read again in time: results are large
+			return nil, err
+		}
+	}
+	return experiments, nil
+}
+
 // run runs the experiments one after the other; their cells run in parallel. What has been measured is written whatever
 // happens then.
 func (f *runFlags) run(ctx context.Context, names []string) error {
-	experiments, err := f.loadAll(names)
-	if err == nil {
-		err = f.outputs(len(experiments) > 1)
-	}
+	experiments, err := f.prepare(names)
 	if err != nil {
 		return err
 	}
