@@ -80,8 +80,13 @@ func (c *checker) checkAppKeys(app *App, path string) {
 		}
 	}
 	for _, key := range keys.Required {
-		if slices.Contains([]string{"rate_mbps", "bytes", "count"}, key) && c.tree.descend(strings.Split(join(path, key), ".")).isZero() {
+		if (slices.Contains([]string{"rate_mbps", "bytes", "count"}, key) || key == "gap_ms" && app.Type == "ping") && c.tree.descend(strings.Split(join(path, key), ".")).isZero() {
 			c.add(join(path, key), "must be above 0")
+		}
+	}
+	for i, bytes := range app.MoreBytes {
+		if bytes <= 0 {
+			c.add(fmt.Sprintf("%s.more_bytes.%d", path, i), "must be above 0")
 		}
 	}
 }

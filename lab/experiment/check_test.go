@@ -52,6 +52,16 @@ func TestCongestionWhereThereIsNone(t *testing.T) {
 		"test.yaml:5:72: apps.f.congestion: congestion is not for type command")
 }
 
+// TestNothingToSend: what an application could not do is told before it runs.
+func TestNothingToSend(t *testing.T) {
+	ping, bursts := "apps: {p: {type: ping, from: server, to: client, count: 3, gap_ms: %}}", "apps: {b: {type: bursts, from: server, to: client, bytes: 9, count: 3, gap_ms: 0, more_bytes: [1, %]}}"
+	for _, app := range []string{ping, bursts} {
+		refuses(t, two+strings.ReplaceAll(app, "%", "0"), "must be above 0")
+		accepts(t, two+strings.ReplaceAll(app, "%", "1"))
+	}
+	refuses(t, two+strings.ReplaceAll(bursts, "%", "-1"), "apps.b.more_bytes.1: must be above 0")
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")
