@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -26,7 +27,11 @@ func extract(output []byte, rule string) (float64, error) {
 	if m == nil {
 		return 0, fmt.Errorf("match %s: not in the %d bytes of output", rule, len(output))
 	}
-	return strconv.ParseFloat(string(m[1]), 64)
+	v, err := strconv.ParseFloat(string(m[1]), 64)
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) { // as programs write of no samples
+		err = fmt.Errorf("match %s: %s is not a finite number", rule, m[1])
+	}
+	return v, err
 }
 
 // step is one step of a JSON path: a key, then any number of indexes.

@@ -38,6 +38,11 @@ func TestExtractErrors(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", rule, err, want)
 		}
 	}
+	for _, text := range []string{"nan", "-inf"} {
+		if _, err := extract([]byte("jitter: "+text+" ms"), `jitter: (\S+)`); err == nil || !strings.Contains(err.Error(), text+" is not a finite number") {
+			t.Errorf("%s: error %v", text, err)
+		}
+	}
 	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), "parse output as JSON") {
 		t.Errorf("error %v", err)
 	}
