@@ -61,9 +61,9 @@ func (b *builder) build(d *experiment.Direction) (*stages, error) {
 	s.loss = link.NewLoss(lossOf(d), b.random("loss"))
 	b.add(s.loss)
 	if j := d.Jitter; j != nil {
-		limit := j.MaxMs
-		if limit == 0 {
-			limit = 10 * j.MeanMs
+		limit := 10 * j.MeanMs
+		if j.MaxMs != nil {
+			limit = *j.MaxMs
 		}
 		b.add(link.NewJitter(link.JitterConfig{Mean: millis(j.MeanMs), Max: millis(limit), InOrder: j.InOrder, Seed: b.random("jitter")}))
 	}

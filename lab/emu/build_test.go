@@ -145,7 +145,8 @@ func TestBuildRandomness(t *testing.T) {
 	}
 	pattern := losses("access", "forward", plain, 1)
 	more := plain
-	more.Jitter = &experiment.Jitter{MeanMs: 1, MaxMs: 2}
+	two := 2.0
+	more.Jitter = &experiment.Jitter{MeanMs: 1, MaxMs: &two}
 	more.Reorder = &experiment.Reorder{Percent: 10, ExtraMs: 1}
 	if pattern != losses("access", "forward", more, 1) {
 		t.Error("further models changed which packets are lost")
@@ -161,6 +162,26 @@ func TestBuildRandomness(t *testing.T) {
 }
 
 // The two directions of a mobile WiMAX link lead to one terminal, those of other links do not.
+// TestBuildJitterCap: a cap of 0 is one, not the default.
+func TestBuildJitterCap(t *testing.T) {
+	var d experiment.Direction
+	latest := func(maxMs *float64) (at time.Duration) {
+		d.Jitter = &experiment.Jitter{MeanMs: 5, MaxMs: maxMs}
+		l := build(t, d, 1)
+		for i := range 1000 {
+			send(l, 0, byte(i))
+		}
+		for _, e := range exits(l, time.Minute) {
+			at = max(at, e.at)
+		}
+		return at
+	}
+	none, two := 0.0, 2.0
+	if a, b, c := latest(&none), latest(&two), latest(nil); a != 0 || b != 2*ms || c <= 2*ms || c > 50*ms {
+		t.Errorf("the latest of 1000 packets comes out at %v, %v, %v, want 0, 2 ms and up to 50 ms", a, b, c)
+	}
+}
+
 func TestBuildWiMAXDirectionsShareMovement(t *testing.T) {
 	wimax := experiment.Direction{WiMAX: &experiment.WiMAX{CellRadiusM: 3000}} // many distances, many rates
 	forward := outcome(t, "access", "forward", wimax, 1, 0)

@@ -170,7 +170,7 @@ func (c *checker) checkPeer(name, peer string, router *Router, path string) {
 	}
 	p := router.Peers[peer]
 	external := c.spec.Routers[peer].ASN != router.ASN
-	if p.LocalPref != 0 && !external {
+	if p.LocalPref != nil && !external {
 		c.add(join(path, "local_pref"), "%s is in the same AS; local_pref is for routes of other ASes", peer)
 	}
 	if p.Exit == "" {

@@ -118,7 +118,8 @@ func (c *checker) checkAppEnds(app *App, path string) {
 
 func (c *checker) checkAppTimes(app *App, path string) {
 	duration := c.spec.DurationS
-	if app.StopS != 0 && app.StopS <= app.StartS {
+	stopped := app.StopS != 0 || c.tree.descend(strings.Split(join(path, "stop_s"), ".")).isZero()
+	if stopped && app.StopS <= app.StartS {
 		c.add(join(path, "stop_s"), "%g is not after the start at %g s", app.StopS, app.StartS)
 	}
 	if duration > 0 && app.StopS > duration {

@@ -166,7 +166,7 @@ type Jitter struct {
 	// MeanMs is the mean of the exponentially distributed additional delay.
 	MeanMs float64 `json:"mean_ms" jsonschema:"required,minimum=0,maximum=10000"`
 	// MaxMs caps the additional delay. Default 10 x mean_ms.
-	MaxMs float64 `json:"max_ms,omitempty" jsonschema:"minimum=0,maximum=60000"`
+	MaxMs *float64 `json:"max_ms,omitempty" jsonschema:"minimum=0,maximum=60000"`
 	// InOrder keeps packets in order: none leaves before one that came earlier.
 	InOrder bool `json:"in_order,omitempty"`
 }
@@ -233,8 +233,8 @@ type Router struct {
 
 // Peer is one BGP neighbour.
 type Peer struct {
-	// LocalPref of the routes this neighbour announces (eBGP).
-	LocalPref int `json:"local_pref,omitempty" jsonschema:"minimum=0,maximum=4294967295"`
+	// LocalPref of the routes this neighbour announces (eBGP). Absent is 100.
+	LocalPref *int `json:"local_pref,omitempty" jsonschema:"minimum=0,maximum=4294967295"`
 	// Exit names this egress peer: its routes live in a VRF of their own and are offered to content servers as IPv6 VPN routes with an SRv6 SID (RFC 9252).
 	Exit string `json:"exit,omitempty" jsonschema:"pattern=^[a-z0-9]{1\\,8}$"`
 }

@@ -175,7 +175,7 @@ type frrPeer struct {
 	External    bool
 	Withheld    bool // from it, at times
 	OwnOnly     bool
-	LocalPref   int
+	LocalPref   *int // nil leaves it to FRR, which has 100
 	NextHopSelf bool
 	Client      bool
 }

@@ -152,10 +152,10 @@ func (t *Topology) wantBest(n *node, told map[*peer]bool) string {
 }
 
 func (x *exit) localPref() int {
-	if x.peer.spec.LocalPref == 0 {
+	if x.peer.spec.LocalPref == nil {
 		return 100
 	}
-	return x.peer.spec.LocalPref
+	return *x.peer.spec.LocalPref
 }
 
 // locatorStart is the locator without the trailing colon: how each of its SIDs begins.

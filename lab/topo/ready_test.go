@@ -41,6 +41,28 @@ routers:
 	}
 }
 
+// A local preference of 0 is the least there is, and not FRR's own of 100.
+func TestLocalPrefZero(t *testing.T) {
+	for given, want := range map[string]string{"local_pref: 0": " set local-preference 0\n", "local_pref: 7": " set local-preference 7\n", "": ""} {
+		topology, err := New(parse(t, `
+links: {l: {ends: [x, y]}, lan: {ends: [y, h]}}
+routers:
+  x: {asn: 1, peers: {y: {`+given+`}}}
+  y: {asn: 2, announce: [lan], peers: {x: {}}}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for _, file := range topology.Plan().Files {
+			text += file.Content
+		}
+		if set := strings.Contains(text, "set local-preference"); set != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%q gives\n%s", given, text)
+		}
+	}
+}
+
 // What is announced by the timeline only must not be waited for.
 func TestReadyLater(t *testing.T) {
 	topology, err := New(parse(t, `
