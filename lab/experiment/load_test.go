@@ -133,3 +133,17 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestUnreadableCharacters: the YAML parser does not say where they are.
+func TestUnreadableCharacters(t *testing.T) {
+	for text, want := range map[string]string{
+		"name: x\nquestion: é Caf\xe9?\n": "x.yaml:2:16: invalid",
+		"name: x\n\n# \x01\n":             "x.yaml:3:3: control characters are not allowed",
+		"name: x\r\nabout: \x7f":          "x.yaml:2:8: control characters are not allowed",
+	} {
+		_, problems := parseYAML("x.yaml", []byte(text))
+		if len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, problems, want)
+		}
+	}
+}

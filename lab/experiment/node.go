@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -52,6 +53,8 @@ func parseYAML(file string, text []byte) (*node, Problems) {
 		} else if m := yamlErrorLine.FindStringSubmatch(err.Error()); m != nil {
 			place.Line, _ = strconv.Atoi(m[1])
 			cause = m[2]
+		} else {
+			place.Line, place.Column = unreadable(text)
 		}
 		problems.add(place, "", "%s", cause)
 		return nil, problems
@@ -67,6 +70,22 @@ func parseYAML(file string, text []byte) (*node, Problems) {
 		return nil, problems
 	}
 	return root, problems
+}
+
+// unreadable is the line and column of the first character that no YAML file may have, of which the parser does not tell the place.
+func unreadable(text []byte) (line, column int) {
+	line, column = 1, 1
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1, r < ' ' && !strings.ContainsRune("\t\n\r", r), r > '~' && r < '\u00a0' && r != '\u0085', r == '\ufffe', r == '\uffff':
+			return line, column
+		case r == '\n':
+			line, column = line+1, 0
+		}
+		text, column = text[size:], column+1
+	}
+	return 1, 1
 }
 
 // newNode copies a YAML node. Anchors and aliases are refused: they would give one value two places, and parameters do
