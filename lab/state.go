@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -142,9 +143,12 @@ func (l *Lab) state(ctx context.Context, name string, save func(vm.State) error)
 		return "", err
 	}
 	defer unlock()
-	if _, err := os.Stat(dir); err == nil {
+	if whole(dir) {
 		now := time.Now()
 		return vm.State(dir), os.Chtimes(dir, now, now)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", &image.HostError{Err: err}
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", &image.HostError{Err: err}
@@ -160,8 +164,33 @@ func (l *Lab) state(ctx context.Context, name string, save func(vm.State) error)
 	if err := save(vm.State(temp)); err != nil {
 		return "", err
 	}
+	if err := os.WriteFile(filepath.Join(temp, sizesFile), sizes(temp), 0o644); err != nil {
+		return "", &image.HostError{Err: err}
+	}
 	l.prune()
 	return vm.State(dir), os.Rename(temp, dir)
+}
+
+// sizesFile holds the sizes of a saved machine's other files.
+const sizesFile = "sizes"
+
+// sizes are the names and sizes of the files in dir, a line each.
+func sizes(dir string) []byte {
+	var text []byte
+	files, _ := os.ReadDir(dir) // sorted; what cannot be read has other sizes than those that were written
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && f.Name() != sizesFile {
+			text = fmt.Appendf(text, "%s %d\n", f.Name(), info.Size())
+		}
+	}
+	return text
+}
+
+// whole says that a saved machine is there as it was made. After a crash of the host files may be there and empty; the emulator would
+// complain in words that nobody understands, or wait for a quarter of an hour.
+func whole(dir string) bool {
+	written, err := os.ReadFile(filepath.Join(dir, sizesFile))
+	return err == nil && len(written) > 0 && bytes.Equal(written, sizes(dir))
 }
 
 // prune removes the saved machines that were not used for longest. One in use goes on: its files stay until it ends.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,5 +38,38 @@ func TestMachineInUseStays(t *testing.T) {
 	}
 	if _, err := os.Stat(unused); err == nil {
 		t.Error("a machine that was not used for longer than the others is still there")
+	}
+}
+
+// A saved machine of which a file is not as it was made is made anew, and one that is whole is not.
+func TestBrokenMachineIsMadeAnew(t *testing.T) {
+	l := &Lab{Cache: t.TempDir()}
+	made := 0
+	get := func() string {
+		state, err := l.state(t.Context(), "base-x", func(dir vm.State) error {
+			made++
+			return errors.Join(os.WriteFile(filepath.Join(string(dir), "ram"), make([]byte, 100), 0o644), os.WriteFile(filepath.Join(string(dir), metaFile), []byte("{}"), 0o644))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(state)
+	}
+	dir := get()
+	if get(); made != 1 {
+		t.Errorf("made %d times", made)
+	}
+	for i, spoil := range []func() error{
+		func() error { return os.Truncate(filepath.Join(dir, "ram"), 10) },
+		func() error { return os.Truncate(filepath.Join(dir, metaFile), 0) },
+		func() error { return os.Truncate(filepath.Join(dir, sizesFile), 0) },
+		func() error { return os.Remove(filepath.Join(dir, "ram")) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if get(); made != i+2 {
+			t.Errorf("%d: made %d times", i, made)
+		}
 	}
 }
