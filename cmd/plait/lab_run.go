@@ -211,7 +211,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		if r != nil {
 			results = append(results, r)
 			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
-			err = errors.Join(err, save(r))
+			err = errors.Join(err, f.keep(r, err, len(experiments) > 1))
 		}
 		if err != nil {
 			problem = &exit{failure(err), err}
@@ -252,6 +252,14 @@ func failure(err error) int {
 		return lab.ExitInput
 	}
 	return lab.ExitInvalid
+}
+
+// keep writes the result file of a run and of what ended it, if anything did. One without a single cell does not replace what an earlier run has.
+func (f *runFlags) keep(r *result.File, ended error, several bool) error {
+	if ended != nil && len(r.Cells) == 0 {
+		return nil
+	}
+	return f.write(r, several)
 }
 
 // write writes the result file.

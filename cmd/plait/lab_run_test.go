@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"plait.dev/plait/lab/result"
 )
 
 // TestOutputsBeforeAnythingRuns: what would keep results from being written, or continued, is said before the first machine starts.
@@ -35,6 +37,26 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		_, err := test.flags.prepare(test.names)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%+v, %v: %v, want %q", test.flags, test.names, err, test.want)
+		}
+	}
+}
+
+// TestInterruptedKeepsTheOldFile: what ends before its first cell has nothing to put in an older result's place.
+func TestInterruptedKeepsTheOldFile(t *testing.T) {
+	f := runFlags{json: filepath.Join(t.TempDir(), "r.json")}
+	file := func(cells int) *result.File {
+		return &result.File{Format: result.Format, Experiment: result.Experiment{Name: "x"}, Cells: make([]result.Cell, cells)}
+	}
+	for _, step := range []struct {
+		cells int
+		ended error
+		want  int
+	}{{3, nil, 3}, {0, errInterrupted, 3}, {1, errInterrupted, 1}, {0, errInterrupted, 1}} {
+		if err := f.keep(file(step.cells), step.ended, false); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := result.Read(f.json); err != nil || len(r.Cells) != step.want {
+			t.Errorf("after %d cells, %v: the file has %+v, %v, want %d cells", step.cells, step.ended, r, err, step.want)
 		}
 	}
 }
