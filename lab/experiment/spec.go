@@ -147,11 +147,11 @@ type Direction struct {
 	Then *Direction `json:"then,omitempty"`
 }
 
-// GilbertElliott is the two-state loss channel of Gilbert and Elliott. The state moves once per transmission.
+// GilbertElliott is the two-state loss channel of Gilbert and Elliott. The state moves once per frame.
 type GilbertElliott struct {
-	// PPercent is the probability of going from the good to the bad state, per transmission.
+	// PPercent is the probability of going from the good to the bad state, per frame.
 	PPercent float64 `json:"p_percent" jsonschema:"required,minimum=0,maximum=100"`
-	// RPercent is the probability of going from the bad to the good state, per transmission.
+	// RPercent is the probability of going from the bad to the good state, per frame.
 	RPercent float64 `json:"r_percent" jsonschema:"required,minimum=0,maximum=100"`
 	// LossGoodPercent is the loss in the good state (1-k).
 	LossGoodPercent float64 `json:"loss_good_percent,omitempty" jsonschema:"minimum=0,maximum=100"`
