@@ -104,7 +104,11 @@ func (b *builder) buildCapacity(s *stages, d *experiment.Direction) error {
 		b.add(m)
 	case d.WiMAX != nil:
 		// Both directions follow the movement of one terminal.
-		m := link.NewWiMAX(link.WiMAXConfig{SpeedMaxKmh: d.WiMAX.SpeedMaxKmh, CellRadiusM: d.WiMAX.CellRadiusM,
+		var direction uint64
+		if b.direction == "backward" {
+			direction = 1
+		}
+		m := link.NewWiMAX(link.WiMAXConfig{Direction: direction, SpeedMaxKmh: d.WiMAX.SpeedMaxKmh, CellRadiusM: d.WiMAX.CellRadiusM,
 			ARQRetries: d.WiMAX.ARQRetries, Queue: queue, Seed: b.randomOfLink("wimax")})
 		s.capacity = m
 		b.add(m)

@@ -107,6 +107,8 @@ type WiMAXConfig struct {
 	// Seed of all that is random. The movement depends on it, the radius and the speed alone: two directions of a link
 	// with the same seed are those of one terminal.
 	Seed uint64
+	// Direction, 0 or 1, tells the two directions of a link apart: each has bit errors of its own.
+	Direction uint64
 }
 
 // WiMAX is the mobile WiMAX link of the R-TCP thesis, section 5.2: a terminal moves about a base station, the distance
@@ -123,7 +125,7 @@ func NewWiMAX(config WiMAXConfig) *WiMAX {
 	config.CellRadiusM = cmp.Or(config.CellRadiusM, wimaxCellRadiusM)
 	config.ARQRetries = cmp.Or(config.ARQRetries, wimaxRetries)
 	frames := &wimaxFrames{radio: newWimaxRadio(config)}
-	arq := &wimaxARQ{radio: newWimaxRadio(config), random: rand.New(rand.NewPCG(config.Seed, 1)), retries: config.ARQRetries}
+	arq := &wimaxARQ{radio: newWimaxRadio(config), random: rand.New(rand.NewPCG(config.Seed, wimaxErrorStream+config.Direction)), retries: config.ARQRetries}
 	queued := newSlotted(frames, config.Queue)
 	return &WiMAX{chain{queued, arq}, queued}
 }
@@ -153,6 +155,9 @@ func (r *wimaxRadio) at(now time.Duration) {
 		r.modulation = modulationAt(r.snrDB)
 	}
 }
+
+// wimaxErrorStream is the stream of the first direction's random numbers; the movement has stream 0.
+const wimaxErrorStream = 1
 
 // wimaxFrames is the capacity: at the end of every frame, what the modulation carries.
 type wimaxFrames struct {
