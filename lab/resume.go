@@ -2,10 +2,14 @@ package lab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"plait.dev/plait/lab/result"
 )
+
+// ErrConditions is the error of a result file that cannot be continued.
+var ErrConditions = errors.New("so its runs cannot be joined with new ones; name another file, or leave out --resume to run everything")
 
 // conditions are what a run's numbers depend on besides its parameters, variant and seed: name and value of each.
 func conditions(f *result.File) [][2]string {
@@ -30,8 +34,7 @@ func (r *run) resume(before *result.File) error {
 	was := conditions(before)
 	for i, is := range conditions(now) {
 		if is != was[i] {
-			return fmt.Errorf("resume %s: the result file was made with another %s, so its runs cannot be joined with new ones; name another file, or leave out --resume to run everything",
-				r.exp.Spec.Name, is[0])
+			return fmt.Errorf("resume %s: the result file was made with another %s, %w", r.exp.Spec.Name, is[0], ErrConditions)
 		}
 	}
 	finished := map[string]*result.Cell{}

@@ -248,7 +248,7 @@ func failure(err error) int {
 	switch {
 	case errors.Is(err, errInterrupted):
 		return 130
-	case errors.As(err, &host):
+	case errors.As(err, &host), errors.Is(err, lab.ErrConditions):
 		return lab.ExitInput
 	}
 	return lab.ExitInvalid

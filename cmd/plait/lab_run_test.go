@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"plait.dev/plait/lab"
 	"plait.dev/plait/lab/result"
 )
 
@@ -58,5 +60,12 @@ func TestInterruptedKeepsTheOldFile(t *testing.T) {
 		if r, err := result.Read(f.json); err != nil || len(r.Cells) != step.want {
 			t.Errorf("after %d cells, %v: the file has %+v, %v, want %d cells", step.cells, step.ended, r, err, step.want)
 		}
+	}
+}
+
+// TestOtherResultIsBadInput: --resume of another experiment's file has run nothing.
+func TestOtherResultIsBadInput(t *testing.T) {
+	if got := failure(fmt.Errorf("resume x: %w", lab.ErrConditions)); got != lab.ExitInput {
+		t.Errorf("exit status %d, want %d", got, lab.ExitInput)
 	}
 }
