@@ -250,9 +250,9 @@ static __always_inline __s32 ahead_of(struct __sk_buff *skb, const struct plait_
 
 /*
  * Whether the flow's socket is to have a copy now: as its congestion control says. Until the first lead is measured that knows of none, and copies are for slow start, in
- * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs.
+ * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs. Negative: this interface leads to no such socket.
  */
-static __always_inline bool wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l)
+static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct plait_ack_native *n;
@@ -260,7 +260,7 @@ static __always_inline bool wanted(struct __sk_buff *skb, const struct plait_flo
 	bool want = true;
 
 	if (!sk)
-		return true;
+		return -1;
 	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
 	if (n) {
 		want = !n->closed;
@@ -360,6 +360,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	__u32 tsval, kind;
 	__u64 now;
 	bool used;
+	int want;
 
 	if (!l || !parse(skb, &seg, false) || !(kind = ack_kind(skb, &seg, &tsval)))
 		return TCX_DROP;
@@ -367,13 +368,16 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 		return TCX_DROP;
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&l->copies, 1);
+	want = wanted(skb, key, l);
+	if (want < 0) /* it is bound to another interface, or in a VRF: TCP would answer with a reset, which ends the flow */
+		return TCX_DROP;
 	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
 		__sync_fetch_and_add(&l->late, 1);
 		measured(skb, key, l, 0, now);
 		/* A duplicate, as a late twin is. A signal is sent at once, with the timestamp of the ACK before it, whose native twin has made it late. */
 		return kind == SIGNAL_ACK ? TCX_NEXT : TCX_DROP;
 	}
-	used = kind == SIGNAL_ACK || wanted(skb, key, l); /* when copies are let in next, a signal that is still on its native way would be old */
+	used = kind == SIGNAL_ACK || want; /* when copies are let in next, a signal that is still on its native way would be old */
 	if (used) {
 		__sync_fetch_and_add(&l->used, 1);
 		await_twin(l, seg.acknowledged, tsval);

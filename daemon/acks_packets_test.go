@@ -123,22 +123,22 @@ func TestACKCopyTaken(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			key := packet{from: f.s, to: f.nat}.key()
+			una := h.established(t, f.nat, f.s)
 			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3}
 			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
 			run := func(data []byte) (verdict uint32, out []byte) {
 				out = make([]byte, 400)
 				o := &ebpf.RunOptions{Data: data, DataOut: out}
-				verdict, err := c.Programs[bpf.AcksProgPlaitAckHeard].Run(o)
-				h.must(err)
+				h.in(func() (err error) { verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(o); return err })
 				return verdict, o.DataOut
 			}
-			inner := tcpACK(f.client, f.s, 1000, 50)
+			inner := tcpACK(f.client, f.s, una-2000, 50)
 			verdict, out := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, inner)))
-			if want := onEthernet(tcpACK(f.nat, f.s, 1000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
+			if want := onEthernet(tcpACK(f.nat, f.s, una-2000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
 				t.Errorf("%d\n%x, want\n%x", int32(verdict), out, want)
 			}
-			join := tcpACK(f.client, f.s, 1001, 51, 30, 8, 0x10, 0, 0, 0, 0, 0)
+			join := tcpACK(f.client, f.s, una-1999, 51, 30, 8, 0x10, 0, 0, 0, 0, 0)
 			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, join))); verdict != drop {
 				t.Errorf("a copy of an ACK that joins: %d", int32(verdict))
 			}
@@ -154,23 +154,23 @@ func TestACKCopyTaken(t *testing.T) {
 			}
 			// The native twin: the time between is the lead. A copy that is older than what came natively, or the same, is late.
 			time.Sleep(2 * time.Millisecond)
-			run(onEthernet(tcpACK(f.nat, f.s, 1000, 50)))
+			run(onEthernet(tcpACK(f.nat, f.s, una-2000, 50)))
 			var l bpf.AckLead
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
 			if l.Copies != 1 || l.Late != 0 || l.Leads != 1 || l.LeadUs < 2000 {
 				t.Errorf("after the twin: %+v", l)
 			}
-			run(onEthernet(tcpACK(f.nat, f.s, 3000, 52)))
-			run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, 2000, 51))))
+			run(onEthernet(tcpACK(f.nat, f.s, una, 52)))
+			run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una-1000, 51))))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
 			if l.Copies != 2 || l.Late != 1 || l.Leads != 2 {
 				t.Errorf("after a late copy: %+v", l)
 			}
-			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, 3000, 52)))); verdict != drop {
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una, 52)))); verdict != drop {
 				t.Errorf("a late copy that says nothing: %d", int32(verdict))
 			}
 			// What is said at once has the timestamp of the ACK before it.
-			priority := tcpACK(f.client, f.s, 3000, 52, 30, 4, 0x51, 3)
+			priority := tcpACK(f.client, f.s, una, 52, 30, 4, 0x51, 3)
 			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, priority))); verdict != next {
 				t.Errorf("a copy of an ACK that changes a priority: %d", int32(verdict))
 			}

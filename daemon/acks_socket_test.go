@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// established is a TCP connection between two addresses of the namespace; it returns what the server's socket waits to see acknowledged next.
+func (h *host) established(t *testing.T, client, server netip.AddrPort) (una uint32) {
+	t.Helper()
+	h.ip("-n " + h.ns + " link set lo up")
+	for _, a := range []netip.Addr{client.Addr(), server.Addr()} {
+		h.ip(fmt.Sprintf("-n %s addr replace %v/%d dev lo", h.ns, a, a.BitLen()))
+	}
+	h.in(func() error {
+		l, err := net.Listen("tcp", server.String())
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		near, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(client)}).Dial("tcp", server.String())
+		if err != nil {
+			return err
+		}
+		far, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		for _, c := range []net.Conn{near, far} {
+			h.must(c.(*net.TCPConn).SetLinger(0)) // the next one has the same ports
+			t.Cleanup(func() { c.Close() })
+		}
+		onSocket(h, far, func(fd int) error {
+			const sendQueue = 2 // include/uapi/linux/tcp.h
+			n := 0
+			for _, err := range []error{unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, 1), unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR_QUEUE, sendQueue)} {
+				h.must(err)
+			}
+			n, err = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUEUE_SEQ)
+			una = uint32(n)
+			return err
+		})
+		return nil
+	})
+	return una
+}
+
+func onSocket(h *host, c net.Conn, do func(fd int) error) {
+	h.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	h.must(err)
+	h.must(raw.Control(func(fd uintptr) { err = do(int(fd)) }))
+	h.must(err)
+}
+
+// Copies that come in where the flow's socket is not to be found, for it is bound to another interface, do not make TCP reset the flow.
+func TestACKCopiesOfBoundSocket(t *testing.T) {
+	h := newNamespace(t)
+	far := h.second("-s")
+	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
+	go slowly(near, distant, 20*time.Millisecond, nil)
+	go slowly(distant, near, 0, nil)
+	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
+	a := newAckPair(h, far, "4")
+	onSocket(h, a.served, func(fd int) error {
+		return unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "slow")
+	})
+	data := make([]byte, 1<<18)
+	go func() {
+		_, _ = a.served.Write(data)
+		a.served.Close()
+	}()
+	if got, err := io.ReadAll(a.conn); err != nil || len(got) != len(data) {
+		t.Errorf("%d bytes of %d arrived, %v", len(got), len(data), err)
+	}
+	if r, l := a.counted(); r.Copies == 0 || l.Used+l.Late != 0 {
+		t.Errorf("%d copies were sent, %+v; want some, and none for the socket", r.Copies, l)
+	}
+}
