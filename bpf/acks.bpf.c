@@ -356,15 +356,16 @@ static __always_inline void await_twin(struct plait_ack_lead *l, __u32 ack, __u3
 static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_flow_key *key)
 {
 	struct plait_ack_lead *l = bpf_map_lookup_elem(&plait_ack_flows, key);
+	__u32 tsval, kind, headers = skb->protocol == bpf_htons(ETH_P_IP) ? 40 : 60;
 	struct segment seg;
-	__u32 tsval, kind;
 	__u64 now;
 	bool used;
 	int want;
 
-	if (!l || !parse(skb, &seg, false) || !(kind = ack_kind(skb, &seg, &tsval)))
+	/* What has more headers, such as a source route, would not end at the socket. */
+	if (!l || !parse(skb, &seg, false) || seg.options != headers || !(kind = ack_kind(skb, &seg, &tsval)))
 		return TCX_DROP;
-	if (!same(&seg.key, key) && readdress(skb, &seg.key, key, seg.options - sizeof(struct tcp_header)))
+	if (!same(&seg.key, key) && readdress(skb, &seg.key, key, headers - sizeof(struct tcp_header)))
 		return TCX_DROP;
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&l->copies, 1);

@@ -142,6 +142,15 @@ func TestACKCopyTaken(t *testing.T) {
 			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, join))); verdict != drop {
 				t.Errorf("a copy of an ACK that joins: %d", int32(verdict))
 			}
+			for what, wrapped := range map[string][]byte{
+				"in IPv6":                ipv6(quick6, quick6.Next(), protocol(f.nat.Addr()), tcpACK(f.nat, f.s, una-2000, 50)),
+				"with a routing header":  ipv6(quick6, quick6.Next(), 43, append(append([]byte{protocol(f.nat.Addr())}, make([]byte, 7)...), tcpACK(f.nat, f.s, una-2000, 50)...)),
+				"with an option of IPv4": withOption(tcpACK(netip.AddrPortFrom(quick4, 5), netip.AddrPortFrom(server4, 443), una-2000, 50)),
+			} {
+				if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, wrapped))); verdict != drop {
+					t.Errorf("a copy of an ACK %s: %d", what, int32(verdict))
+				}
+			}
 			for what, other := range map[string][]byte{
 				"another token": tunnel(f.from, f.to, testAckPort, 3, 78, inner),
 				"another id":    tunnel(f.from, f.to, testAckPort, 4, 77, inner),

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -57,6 +59,22 @@ func onSocket(h *host, c net.Conn, do func(fd int) error) {
 	h.must(err)
 	h.must(raw.Control(func(fd uintptr) { err = do(int(fd)) }))
 	h.must(err)
+}
+
+// protocol is the number that a packet of the address's family has in another.
+func protocol(a netip.Addr) byte {
+	if a.Is4() {
+		return 4
+	}
+	return 41
+}
+
+// withOption is a packet of IPv4 with a source route (RFC 791).
+func withOption(packet []byte) []byte {
+	out := append(bytes.Clone(packet[:20]), 131, 7, 4, 10, 0, 0, 99, 0)
+	out[0] = 0x47
+	binary.BigEndian.PutUint16(out[2:], uint16(len(packet)+8))
+	return append(out, packet[20:]...)
 }
 
 // Copies that come in where the flow's socket is not to be found, for it is bound to another interface, do not make TCP reset the flow.
