@@ -239,7 +239,11 @@ func (r *ackReceiver) act(now time.Time) error {
 			if r.mode != On {
 				because = "the mode is observe"
 			}
+			copied := f.copied != nil
 			problem = cmp.Or(problem, r.end(key, f, because))
+			if copied && r.mode != On { // the sender, which is not asked meanwhile, may say something else by the time the mode is on again
+				f.policy, f.told, f.asked = ackpath.Flow{}, ackpath.Told{Name: f.name, Copies: f.told.Copies, Late: f.told.Late}, time.Time{}
+			}
 			continue
 		}
 		watched[f.slow.link] = true

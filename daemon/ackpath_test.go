@@ -294,6 +294,13 @@ func TestAckReceiver(t *testing.T) {
 	}
 	r.set(On, ackpath.DefaultRatio)
 	r.look(time.Now())
+	if len(k.routes) != 0 {
+		t.Errorf("mode on came back: copied are %v before the sender agrees again", k.routes)
+	}
+	for i := 0; i < 4 && len(k.routes) == 0; i++ { // one of the hellos may be due on the other link
+		sender.reply(t, r, 1)
+		r.look(time.Now())
+	}
 	if len(k.routes) != 1 {
 		t.Error("not copied after mode on came back")
 	}
