@@ -56,7 +56,8 @@ type ackFlow struct {
 	asked    time.Time // about this flow, over the quick way, apart from regular hellos; zero: not yet
 	answers  uint64
 	told     ackpath.Told
-	sent     uint64 // copies
+	sent     uint64 // copies, since it is copied: the kernel counts anew then
+	earlier  uint64 // copies before
 	copied   *bpf.AckRoute
 	since    time.Time // it is copied
 	decision ackpath.Decision
@@ -261,7 +262,7 @@ func (r *ackReceiver) act(now time.Time) error {
 			continue
 		}
 		if f.copied == nil {
-			f.since = now
+			f.earlier, f.sent, f.since = f.earlier+f.sent, 0, now
 			r.logf("copy the ACKs of %v-%v, which come over %s, over %s: %s", f.ends.Local, f.ends.Remote, r.ways[f.slow].link.name, w.link.name, f.decision.Because)
 		}
 		f.copied = &to
@@ -294,7 +295,7 @@ func (r *ackReceiver) forget(now time.Time) error {
 			problem, f.decision = cmp.Or(problem, err), ackpath.Decision{Because: "it could not be ended"} // at the next look
 			continue
 		}
-		r.ended += f.sent
+		r.ended += f.earlier + f.sent
 		delete(r.flows, key)
 	}
 	used := map[helloKey]bool{}

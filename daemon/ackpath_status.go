@@ -93,12 +93,12 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	out.Copies = r.ended
 	for key, f := range r.flows {
 		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID, Link: r.ways[f.slow].link.name,
-			Copied: f.since, Copies: f.sent, Arrived: f.told.Copies, Late: f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
+			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.told.Copies, Late: f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
 		if w := r.ways[f.quick]; w != nil {
 			one.Over = w.link.name
 		}
 		if f.copied != nil {
-			one.Copies = r.kernel.copies(key)
+			one.Copies = f.earlier + r.kernel.copies(key)
 		}
 		out.Copies += one.Copies
 		out.Flows = append(out.Flows, one)

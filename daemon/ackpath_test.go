@@ -287,6 +287,8 @@ func TestAckReceiver(t *testing.T) {
 	if len(s.Flows) != 2 || s.Flows[0].Over != "link3" || s.Flows[0].Copied.IsZero() || !s.Flows[1].Copied.IsZero() || !strings.Contains(s.Flows[1].Because, "less than") {
 		t.Errorf("status %+v", s.Flows)
 	}
+	want.Copies = 1000
+	k.routes[key] = want
 	r.set(Observe, ackpath.DefaultRatio)
 	r.look(time.Now())
 	if len(k.routes)+len(k.sent) != 0 {
@@ -303,6 +305,11 @@ func TestAckReceiver(t *testing.T) {
 	}
 	if len(k.routes) != 1 {
 		t.Error("not copied after mode on came back")
+	}
+	s = AckpathStatus{}
+	r.status(&s, time.Now())
+	if s.Copies != 1000 || s.Flows[0].Copies != 1000 {
+		t.Errorf("%d copies in all, of the flow %d, want the 1000 of before", s.Copies, s.Flows[0].Copies)
 	}
 	*flows = (*flows)[:1]
 	r.look(time.Now())
