@@ -183,6 +183,11 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		if len(s.taken) >= takenMost {
 			return ackpath.Full
 		}
+		for other, o := range s.taken { // whose own end would be the new one's as well: the kernel knows them by their ends
+			if o.key == key {
+				s.drop(other, "another connection has its ports now")
+			}
+		}
 		t = &takenFlow{key: key, ends: f.Ends(), from: from}
 		if err := s.kernel.take(n, from, key); err != nil {
 			s.logf("%v", err)

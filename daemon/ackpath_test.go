@@ -135,6 +135,12 @@ func TestAckSender(t *testing.T) {
 	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Known || len(k.names) != 1 || k.names[bpfName(name(0), other)] != key {
 		t.Errorf("hellos from another address of the connection: %v, copies are taken as %v", a.Flows[0].State, k.names)
 	}
+	flows[0].Token, flows[1].Token = 8, 8 // another connection, before the first one's hellos are missed
+	now = now.Add(reviewEvery)
+	ask(other, ackpath.Name{Token: 8})
+	if _, err := k.lead(key); err != nil || len(s.taken) != 1 {
+		t.Errorf("a connection that has the ports of another: %v, taken are %v", err, s.taken)
+	}
 	before := searches
 	for range 10 {
 		s.answer(now, quick, 3, ackpath.Hello{Flows: []ackpath.Name{name(3)}}.Append(nil))
@@ -144,7 +150,7 @@ func TestAckSender(t *testing.T) {
 	}
 	flows[0].Congestion = "cubic" // given back
 	now = now.Add(reviewEvery)
-	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
+	if a := ask(other, ackpath.Name{Token: 8}); a.Flows[0].State != ackpath.Unmanaged || len(k.names) != 0 || len(k.heard) != 0 {
 		t.Errorf("a socket that was given back: %v, the kernel has %v at %v", a.Flows[0].State, k.names, k.heard)
 	}
 	if !strings.Contains(log.String(), "are taken no more, after 15") {
