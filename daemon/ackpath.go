@@ -86,6 +86,7 @@ func (a *acks) configure(c Config) {
 		a.receiver.set(mode, c.Ackpath.Ratio)
 	}
 	answers := c.answers()
+	a.silent = ""
 	switch {
 	case !answers && a.sender != nil:
 		if err := a.sender.close(); err != nil {
@@ -99,7 +100,7 @@ func (a *acks) configure(c Config) {
 			a.logf("%v", err)
 			break
 		}
-		a.sender, a.silent = s, ""
+		a.sender = s
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -432,5 +433,35 @@ func TestAckReceiverGoesOn(t *testing.T) {
 	r.look(time.Unix(1001, 0))
 	if len(k.routes) != 0 || len(r.flows) != 0 {
 		t.Errorf("after the trouble the kernel copies for %v, known are %v", k.routes, r.flows)
+	}
+}
+
+// Where the port is taken, why copies are not taken is told until the configuration says so.
+func TestAckSenderPortTaken(t *testing.T) {
+	taken, err := net.ListenUDP("udp4", &net.UDPAddr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	a := &acks{kernel: newFakeAcks(), port: taken.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
+	a.out, a.ration = io.Discard, newRation("")
+	c := DefaultConfig()
+	a.configure(c)
+	if s := a.status(); s.Answers || !strings.Contains(s.Silent, "address already in use") {
+		t.Errorf("on a port that is taken: answers %v, %q", s.Answers, s.Silent)
+	}
+	c.Ackpath.Answer = Off
+	a.configure(c)
+	if s := a.status(); s.Answers || s.Silent != "" {
+		t.Errorf("with answer off: answers %v, because %q; want no such reason", s.Answers, s.Silent)
+	}
+	c.Ackpath.Answer = On
+	taken.Close()
+	a.configure(c)
+	if s := a.status(); !s.Answers || s.Silent != "" {
+		t.Errorf("on a free port: answers %v, %q", s.Answers, s.Silent)
+	}
+	if err := a.close(); err != nil {
+		t.Error(err)
 	}
 }
