@@ -61,6 +61,8 @@ type Facts struct {
 	Told   Told
 	// Sent is how many copies this host has sent so far.
 	Sent uint64
+	// Observe says that the sender is asked nothing about flows, and nothing copied.
+	Observe bool
 }
 
 // Decision is what is to be done with a subflow.
@@ -170,6 +172,8 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 	case f.Told.State.takes() && fresh:
 		s.copying, s.answered, s.since = true, false, now
 		return Decision{Ask: true, Copy: true, Rest: f.Told.State == Resting, Because: why}
+	case f.Observe:
+		return Decision{Ask: true, Because: why + "; with mode on it would be copied, if the sender takes copies of this subflow"}
 	case f.Told.State == Unasked || !fresh:
 		return Decision{Ask: true, Because: why + "; the sender has not said yet whether it takes copies"}
 	}

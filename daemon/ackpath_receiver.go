@@ -223,7 +223,7 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 			f.sent = r.kernel.copies(key)
 		}
 		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, New: f.isNew(now), SlowLink: slow.link.name, QuickLink: quick.link.name,
-			Answer: f.answers, Told: f.told, Sent: f.sent})
+			Answer: f.answers, Told: f.told, Sent: f.sent, Observe: r.mode != On})
 		if !f.decision.Ask {
 			f.asked = time.Time{}
 		}

@@ -301,6 +301,12 @@ func TestAckReceiver(t *testing.T) {
 	if len(k.routes)+len(k.sent) != 0 {
 		t.Errorf("in mode observe copied are %v", k.routes)
 	}
+	r.look(time.Now())
+	s = AckpathStatus{}
+	r.status(&s, time.Now())
+	if !strings.HasSuffix(s.Flows[0].Because, "would be copied, if the sender takes copies of this subflow") {
+		t.Errorf("in mode observe it is said %q", s.Flows[0].Because)
+	}
 	r.set(On, ackpath.DefaultRatio)
 	r.look(time.Now())
 	if len(k.routes) != 0 {
