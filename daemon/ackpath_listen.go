@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	v4 "golang.org/x/net/ipv4"
@@ -59,9 +60,12 @@ func (p helloPort6) write(b []byte, h heardHello) error {
 // openPorts listens for hellos on all addresses of this host; without IPv6 on those of IPv4.
 func openPorts(port uint16) (ports []helloPort, err error) {
 	address := fmt.Sprint(":", port)
+	failed := func(err error) ([]helloPort, error) {
+		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; name another port as port in the section ackpath of both hosts, or end what has it", port, err)
+	}
 	c4, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; name another port as port in the section ackpath of both hosts, or end what has it", port, err)
+		return failed(err)
 	}
 	p4 := v4.NewPacketConn(c4)
 	if err := p4.SetControlMessage(v4.FlagDst|v4.FlagInterface, true); err != nil {
@@ -70,6 +74,10 @@ func openPorts(port uint16) (ports []helloPort, err error) {
 	}
 	ports = append(ports, helloPort4{p4})
 	c6, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp6", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		c4.Close()
+		return failed(err)
+	}
 	if err != nil {
 		return ports, nil
 	}

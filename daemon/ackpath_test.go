@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -442,32 +443,37 @@ func TestAckReceiverGoesOn(t *testing.T) {
 	}
 }
 
-// Where the port is taken, why copies are not taken is told until the configuration says so.
+// Where the port is taken, for one family or the other, why copies are not taken is told until the configuration says so.
 func TestAckSenderPortTaken(t *testing.T) {
-	taken, err := net.ListenUDP("udp4", &net.UDPAddr{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	a := &acks{kernel: newFakeAcks(), port: taken.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
-	a.out, a.ration = io.Discard, newRation("")
-	c := DefaultConfig()
-	a.configure(c)
-	if s := a.status(); s.Answers || !strings.Contains(s.Silent, "address already in use") {
-		t.Errorf("on a port that is taken: answers %v, %q", s.Answers, s.Silent)
-	}
-	c.Ackpath.Answer = Off
-	a.configure(c)
-	if s := a.status(); s.Answers || s.Silent != "" {
-		t.Errorf("with answer off: answers %v, because %q; want no such reason", s.Answers, s.Silent)
-	}
-	c.Ackpath.Answer = On
-	taken.Close()
-	a.configure(c)
-	if s := a.status(); !s.Answers || s.Silent != "" {
-		t.Errorf("on a free port: answers %v, %q", s.Answers, s.Silent)
-	}
-	if err := a.close(); err != nil {
-		t.Error(err)
+	for _, family := range []string{"udp4", "udp6"} {
+		taken, err := net.ListenUDP(family, &net.UDPAddr{})
+		if errors.Is(err, syscall.EAFNOSUPPORT) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer taken.Close()
+		a := &acks{kernel: newFakeAcks(), port: taken.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
+		a.out, a.ration = io.Discard, newRation("")
+		c := DefaultConfig()
+		a.configure(c)
+		if s := a.status(); s.Answers || !strings.Contains(s.Silent, "address already in use") {
+			t.Errorf("on a port of %s that is taken: answers %v, %q", family, s.Answers, s.Silent)
+		}
+		c.Ackpath.Answer = Off
+		a.configure(c)
+		if s := a.status(); s.Answers || s.Silent != "" {
+			t.Errorf("with answer off: answers %v, because %q; want no such reason", s.Answers, s.Silent)
+		}
+		c.Ackpath.Answer = On
+		taken.Close()
+		a.configure(c)
+		if s := a.status(); !s.Answers || s.Silent != "" {
+			t.Errorf("on a free port: answers %v, %q", s.Answers, s.Silent)
+		}
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
