@@ -127,6 +127,15 @@ static __always_inline void burst_ends(struct sock *sk, struct plait_sock *s, __
 	latency_add(sk, s, latency_us, bytes);
 }
 
+/* What waits to be sent is the end of the connection and no data. That is no burst, and of held-out connections nobody would see it begin. */
+static __always_inline bool only_fin(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u8 state = sk->__sk_common.skc_state;
+
+	return (state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK) && tp->write_seq - tp->snd_una == 1;
+}
+
 static __always_inline bool all_acknowledged(const struct tcp_sock *tp)
 {
 	return !tp->packets_out && tp->snd_una == tp->write_seq;

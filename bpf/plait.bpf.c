@@ -282,7 +282,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 
 	if (!s)
 		return 2;
-	if (!tp->packets_out && tp->write_seq != tp->snd_una) {
+	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
 		if (!s->burst_start_us) { /* or a burst waits for its pacing or for the peer's window: that is no idle time */
 			burst_begins(tp, s, tp->tcp_mstamp);
 			if (tp->tcp_mstamp - s->idle_since_us > srtt_us(tp) + BULK_OVER_US) {
