@@ -50,7 +50,7 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	struct plait_latency *l;
 	__u32 bucket = latency_bucket(latency_us);
 
-	if (!sk)
+	if (!sk || s->asked) /* the application's choice and not chance has put it into its group */
 		return 0;
 	/* A managed socket looks for its rule in its own time: it may have to leave. */
 	if (outdated(s) && (s->kind == SOCK_MANAGED || !revise(sk, s)))

@@ -178,10 +178,10 @@ void BPF_PROG(plait_init, struct sock *sk)
 
 	if (!s)
 		return;
-	if (!s->cookie) { /* the application set plait: no helper gives the cookie here */
+	if (!s->cookie) /* the application set plait: no helper gives the cookie here */
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
-		s->asked = 1;
-	}
+	/* plait itself comes with a cookie, and never to what it has held out or observes */
+	s->asked |= s->cookie & OWN_COOKIE || s->kind == SOCK_HOLDOUT || s->kind == SOCK_OBSERVED;
 	index = s->policy;
 	p = bpf_map_lookup_elem(&plait_policies, &index);
 	s->wanted = p ? p->algorithm : PLAIT_BURST;

@@ -3,6 +3,8 @@ package daemon
 import (
 	"testing"
 	"time"
+
+	"plait.dev/plait/bpf"
 )
 
 // bursts is how many of managed connections are in the comparison.
@@ -31,4 +33,41 @@ func TestEndIsNoBurst(t *testing.T) {
 	if got := h.bursts(p); got != n {
 		t.Errorf("%d bursts are compared, want the %d that carried data", got, n)
 	}
+}
+
+// A connection whose application has chosen plait is in no group: chance has not put it there.
+func TestAskedIsNotCompared(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  holdout_percent: 50")
+	for range 5 {
+		h.must(transfer(h.connect(0, bpf.Name), 1000))
+	}
+	later := h.connect(0, "")
+	raw, err := later.server.SyscallConn()
+	h.must(err)
+	for _, now := h.congestion(later); now == bpf.Name; _, now = h.congestion(later) { // one that is held out
+		later = h.connect(0, "")
+		raw, err = later.server.SyscallConn()
+		h.must(err)
+	}
+	h.must(chosen(bpf.Name)("", "", raw))
+	h.must(transfer(later, 1000))
+	time.Sleep(50 * time.Millisecond)
+	if n := h.bursts(p); n != 0 {
+		t.Errorf("%d bursts are compared, want none of connections that asked for plait", n)
+	}
+}
+
+// One that asks for plait while it is only observed keeps it, as one that asks when it is made.
+func TestAskedWhenObserved(t *testing.T) {
+	h := newHost(t)
+	p := h.up("  mode: observe")
+	c := h.connect(0, "")
+	raw, err := c.server.SyscallConn()
+	h.must(err)
+	h.must(chosen(bpf.Name)("", "", raw))
+	h.uses("asked", c, systemDefault, bpf.Name)
+	h.reload(p, "  mode: observe")
+	h.sends(c, 1000)
+	h.uses("after a reload", c, systemDefault, bpf.Name)
 }
