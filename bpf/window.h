@@ -145,9 +145,11 @@ static __always_inline void set_pacing(struct sock *sk, struct plait_sock *s, bo
 	if (on && sk->sk_pacing_status == SK_PACING_NONE) {
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		s->pacing_ours = 1;
-	} else if (!on && s->pacing_ours && sk->sk_pacing_status == SK_PACING_NEEDED) {
-		sk->sk_pacing_status = SK_PACING_NONE;
+	} else if (!on && s->pacing_ours) {
 		s->pacing_ours = 0;
+		/* an application that has limited its rate meanwhile (SO_MAX_PACING_RATE) needs it, too, and found it on */
+		if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
+			sk->sk_pacing_status = SK_PACING_NONE;
 	}
 }
 

@@ -88,6 +88,28 @@ func TestLeavesPacing(t *testing.T) {
 	}
 }
 
+// An application that limits its rate has its limit kept when burst goes: it finds pacing on, and relies on that.
+func TestLeavesOwnRate(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll + "\n  policy: fixed:burst")
+	c := h.connect(0, "")
+	raw, err := c.server.SyscallConn()
+	h.must(err)
+	h.must(raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, 1<<20) }))
+	h.must(err)
+	h.reload(p, takeAll+"\n  policy: fixed:cubic")
+	h.sends(c, 1000)
+	h.sends(pair{c.server, c.client}, 1000)
+	if n := h.paced(t); n != 1 {
+		t.Errorf("%d ends are paced after a change of algorithm, want the one that has a limit", n)
+	}
+	_, err = p.Stop(t.Context())
+	h.must(err)
+	if n := h.paced(t); n != 1 {
+		t.Errorf("%d ends are paced after down, want the one that has a limit", n)
+	}
+}
+
 // A connection that finds out by itself that it has to leave is bounded to what its path has lately carried, and nothing widens its
 // window after that.
 func TestLeavesWindow(t *testing.T) {
