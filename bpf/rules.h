@@ -96,7 +96,7 @@ static __always_inline __u32 index_of(struct sock *sk)
 		return *found;
 	remote_of(sk, (__u32 *)key.address);
 	found = bpf_map_lookup_elem(&plait_prefixes, &key);
-	if (found)
+	if (found && *found) /* 0: IPv4, inside an IPv6 prefix of which it is no part */
 		return *found;
 	return plait_daemon.cgroup_rules ? nearest(&plait_cgroups, sk) : 0; /* most hosts have none, and no way to walk */
 }

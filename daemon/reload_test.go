@@ -109,6 +109,25 @@ func TestReloadMovesRules(t *testing.T) {
 	}
 }
 
+// A prefix that holds all of IPv6 is for IPv6, although the kernel half keeps IPv4 inside it.
+func TestRuleForIPv6(t *testing.T) {
+	h := newHost(t)
+	connect := func(address string) pair {
+		c, err := h.connectTo(address, 0, h.ns, "")
+		h.must(err)
+		h.Cleanup(c.close)
+		return c
+	}
+	p := h.up(takeAll + "\n  rules:\n    - {prefix: '::/0', mode: off}")
+	h.uses("IPv6", connect("::1"), systemDefault, systemDefault)
+	h.uses("IPv4", connect("127.0.0.1"), bpf.Name, bpf.Name)
+	h.reload(p, takeAll+"\n  rules:\n    - {prefix: '::/0', policy: fixed:bic}\n    - {prefix: 0.0.0.0/0, mode: off}")
+	h.uses("IPv6 has another policy", connect("::1"), bpf.Name, bpf.Name)
+	h.uses("IPv4 has a rule", connect("127.0.0.1"), systemDefault, systemDefault)
+	h.reload(p, takeAll+fmt.Sprintf("\n  mode: off\n  rules:\n    - {prefix: '::/0', mode: off}\n    - {cgroup: %s, mode: on}", h.cgroup))
+	h.uses("IPv4 has a rule by cgroup", connect("127.0.0.1"), bpf.Name, bpf.Name)
+}
+
 // A connection that asked for plait stays when rules go, and the daemon does not look for the policy it had.
 func TestAskedOutlivesRule(t *testing.T) {
 	h := newHost(t)

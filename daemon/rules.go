@@ -17,6 +17,9 @@ type prefixKey struct {
 	Address [16]byte
 }
 
+// allIPv4 is where the kernel half has all of IPv4.
+var allIPv4 = keyOf(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+
 func keyOf(p netip.Prefix) prefixKey {
 	bits := p.Bits()
 	if p.Addr().Is4() {
@@ -41,6 +44,9 @@ func (k *kernel) setRules(rules []Rule) error {
 		}
 		for _, p := range r.Prefixes {
 			prefixes[keyOf(p)] = uint32(i + 1)
+			if _, ruled := prefixes[allIPv4]; !ruled && p.Contains(netip.AddrFrom16(allIPv4.Address)) {
+				prefixes[allIPv4] = 0 // ::/0 is a rule for IPv6: IPv4 has none by it
+			}
 		}
 		for _, id := range r.Cgroups {
 			cgroups[id] = uint32(i + 1)
