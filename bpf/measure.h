@@ -99,8 +99,6 @@ static __always_inline void in_flight_ages(struct plait_sock *s)
 /* Everything written so far is acknowledged and a byte is about to leave. */
 static __always_inline void burst_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
-	if (s->burst_start_us && s->burst_seq != tp->snd_una)
-		count(bursts_unmeasured);
 	s->burst_start_us = now_us;
 	s->burst_seq = tp->snd_una;
 	s->ack_us = 0;

@@ -203,6 +203,10 @@ void BPF_PROG(plait_release, struct sock *sk)
 
 	if (!s)
 		return;
+	if (s->burst_start_us) { /* nobody will see its end */
+		s->burst_start_us = 0;
+		count(bursts_unmeasured);
+	}
 	set_pacing(sk, s, false);
 	sample_send(sk, s, true);
 }

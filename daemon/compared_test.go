@@ -71,3 +71,19 @@ func TestAskedWhenObserved(t *testing.T) {
 	h.sends(c, 1000)
 	h.uses("after a reload", c, systemDefault, bpf.Name)
 }
+
+// A burst that its connection's end cuts off is counted.
+func TestBurstUnmeasured(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.must(c.client.SetReadBuffer(64 << 10))
+	h.must(c.server.SetWriteBuffer(8 << 20))
+	h.must(send(c.server, 0, 4<<20)) // most of it waits
+	if n := h.status(p).Counters["bursts_unmeasured"]; n != 0 {
+		t.Errorf("%d bursts are without an end, want none yet", n)
+	}
+	h.must(c.client.Close()) // with bytes that nobody has read: a reset
+	h.must(c.server.Close())
+	h.eventually(5*time.Second, "the burst is counted as one without an end", func() bool { return h.status(p).Counters["bursts_unmeasured"] == 1 })
+}

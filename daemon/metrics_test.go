@@ -31,7 +31,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(&collector{func() Status { return s }, counterMetrics()})
 	want := `
-# HELP plait_bursts_unmeasured_total Bursts whose end was not seen.
+# HELP plait_bursts_unmeasured_total Bursts of managed connections whose end was not seen: the connection ended, or left plait.
 # TYPE plait_bursts_unmeasured_total counter
 plait_bursts_unmeasured_total 3
 # HELP plait_choices_dropped_total Choices there was no room for, of more connections than plait can choose for; tried again.
