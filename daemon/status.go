@@ -119,14 +119,20 @@ type SocketName struct {
 	cookie     uint64
 }
 
+// parseEnd reads an address and port. Of sockets that speak IPv6, too, ss shows IPv4 as [::ffff:192.0.2.1]:443.
+func parseEnd(s string) (netip.AddrPort, error) {
+	end, err := netip.ParseAddrPort(s)
+	return netip.AddrPortFrom(end.Addr().Unmap(), end.Port()), err
+}
+
 // ParseSocket reads the name of a connection.
 func ParseSocket(s string) (SocketName, error) {
 	var name SocketName
 	one, other, both := strings.Cut(s, "-")
 	var err error
-	name.one, err = netip.ParseAddrPort(one)
+	name.one, err = parseEnd(one)
 	if err == nil && both {
-		name.other, err = netip.ParseAddrPort(other)
+		name.other, err = parseEnd(other)
 	}
 	if err == nil {
 		return name, nil

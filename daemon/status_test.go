@@ -25,6 +25,7 @@ func TestFindSocket(t *testing.T) {
 		"198.51.100.8:50000-192.0.2.1:443":    0x1b,
 		"[2001:db8::1]:22":                    16,
 		"[2001:db8::1]:22-[2001:db8::2]:1024": 16,
+		"[::ffff:198.51.100.7]:50000":         0x1a, // as ss shows the end of a socket that speaks IPv6, too
 		"sk:1a":                               0x1a,
 		"1b":                                  0x1b,
 		"10":                                  16, // ss shows hexadecimal
