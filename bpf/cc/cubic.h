@@ -220,11 +220,12 @@ static __always_inline void cubic_event(struct sock *sk, struct plait_sock *s, e
 	struct cubic *c = (struct cubic *)s->private;
 	const struct tcp_sock *tp = tcp_sk(sk);
 	__u32 now = (__u32)bpf_jiffies64(), idle = now - tp->lsndtime, elapsed = now - c->anchor_jiffies;
-	__u64 now_us = tp->tcp_mstamp, shifted_us;
+	__u64 now_us = tp->tcp_mstamp, shifted_us, jiffy_1024ths_us;
 
 	if (event != CA_EVENT_TX_START || !c->epoch_us || (__s32)idle <= 0 || !elapsed)
 		return;
-	shifted_us = c->epoch_us + (now_us - c->anchor_us) * idle / elapsed;
+	jiffy_1024ths_us = ((now_us - c->anchor_us) << 10) / elapsed; /* first: the product of both times outgrows 64 bits in days */
+	shifted_us = c->epoch_us + (jiffy_1024ths_us * idle >> 10);
 	c->epoch_us = min(shifted_us, now_us);
 }
 
