@@ -178,8 +178,14 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
+	silent := time.Duration(monotonicNs() - d.kernel.control.HeartbeatNs)
 	if err := errors.Join(d.follow(), d.kernel.beat(d.every)); err != nil {
 		return err
+	}
+	if silent > stale {
+		if err := d.resume(silent); err != nil {
+			return err
+		}
 	}
 	if time.Since(d.compared) < compareEvery {
 		return nil
@@ -192,6 +198,12 @@ func (d *Daemon) tick() error {
 		}
 	}
 	return d.revert()
+}
+
+// resume takes the connections again that have left because the daemon stood still, and those made meanwhile. The caller has d.mu.
+func (d *Daemon) resume(silent time.Duration) error {
+	fmt.Fprintf(d.options.Log, "plait stood still for %v: connections that have left meanwhile are taken again\n", silent.Round(time.Second))
+	return d.kernel.pass(passRevise)
 }
 
 // open puts plait in place: first everything that can fail, then the connections that are there already.
