@@ -156,14 +156,18 @@ func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
 			return nil, err
 		}
 	}
-	out := append(sessions(in), host...)
+	out, answers := append(sessions(in), host...), map[netip.Addr]trace{}
 	for _, x := range in.Exits {
 		out = append(out, routes(x)...)
-		more, err := through(ctx, v, in, x)
+		more, err := through(ctx, v, in, x, answers)
 		if err != nil {
 			return out, err
 		}
 		out = append(out, more...)
 	}
-	return out, nil
+	if !in.On || !in.Settled {
+		return out, nil
+	}
+	more, err := best(ctx, in, answers)
+	return append(out, more...), err
 }

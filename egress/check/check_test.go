@@ -94,6 +94,8 @@ func newNetwork(tb testing.TB) *network {
 		n.link(all[i], all[i+1], i+1, mtu)
 	}
 	// forth: locators inside, clients outside; back: everything else
+	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:1::1", n.server)
+	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:2::1", n.inner)
 	n.ip("-n %s -6 route add fc00::/16 via 2001:db8:1::1", n.server)
 	n.ip("-n %s -6 route add fc00::/16 via 2001:db8:2::1", n.inner)
 	for i, ns := range []string{n.border, n.peer} {
@@ -224,7 +226,7 @@ func TestAllIsWell(t *testing.T) {
 			t.Errorf("%s %s: %s %s", r.Check, r.Exit, r.Outcome, r.Found)
 		}
 	}
-	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "size": {OK, OK}, "way": {OK, OK}, "table": {OK}, "rules": {OK}, "lookup": {OK}, "session": {OK}, "tunnel source": {OK}})
+	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "size": {OK, OK}, "way": {OK, OK}, "table": {OK}, "rules": {OK}, "lookup": {OK}, "session": {OK}, "tunnel source": {OK}, "best path": {OK}})
 	if text := found(out, "size"); strings.Count(text, "packets of 1500 bytes pass") != 2 {
 		t.Errorf("got %s, want full packets in both families", text)
 	}
@@ -239,6 +241,24 @@ func TestSIDDrops(t *testing.T) {
 	if !strings.Contains(found(out, "answer"), "nothing answers") {
 		t.Error("it does not say that packets are dropped")
 	}
+}
+
+// The exit works, and the border router keeps what it announces to itself, or nobody has told this host.
+func TestBestPathDrops(t *testing.T) {
+	n := newNetwork(t)
+	n.ip("-n %s -6 route replace unreachable 2001:db8:c000::/34", n.border)
+	out := n.run()
+	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "best path": {Failed}})
+	if text := found(out, "best path"); !strings.Contains(text, "2001:db8:2::1 has no route to 2001:db8:c000::1, and through an exit packets get on") {
+		t.Errorf("got %s", text)
+	}
+	n.ip("-n %s -6 route del 2001:db8:c000::/34", n.server)
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {Failed}})
+	// the destination's own router may know nobody of that address: the same answers through the exit
+	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:1::1", n.server)
+	n.ip("-n %s -6 route replace 2001:db8:c000::/34 via 2001:db8:3::1", n.border)
+	n.ip("-n %s -6 route replace unreachable 2001:db8:c000::/34", n.peer)
+	n.want(n.run(), map[string][]Outcome{"best path": {OK}})
 }
 
 // The border router decapsulates, and its peer drops; or it has no route to the peer.

@@ -121,8 +121,8 @@ func (t trace) sized(exit, through string, size int) Result {
 	return Result{OK, exit, "size", fmt.Sprintf("%s: packets of %d bytes pass%s", through, size, small), ""}
 }
 
-// probe sends packets through a SID to targets of one family.
-func probe(ctx context.Context, in Input, x Exit, sid netip.Addr, targets []netip.Addr) ([]Result, error) {
+// probe sends packets through a SID to targets of one family, and adds what comes back to answers.
+func probe(ctx context.Context, in Input, x Exit, sid netip.Addr, targets []netip.Addr, answers map[netip.Addr]trace) ([]Result, error) {
 	source, has := x.source(targets[0])
 	if !in.On {
 		source, has = in.Address, targets[0].Is6()
@@ -139,6 +139,9 @@ func probe(ctx context.Context, in Input, x Exit, sid netip.Addr, targets []neti
 	t, err := p.trace(ctx, sid, targets)
 	if err != nil {
 		return []Result{{Failed, x.Name, "answer", err.Error(), reinstall}}, context.Cause(ctx)
+	}
+	for _, a := range t.inside() {
+		answers[a.to] = append(answers[a.to], a)
 	}
 	out := t.decapsulates(x.Name, through, targets)
 	if len(t.responders()) == 0 && in.On && source.Is6() {
@@ -190,8 +193,8 @@ func way(v *route.View, x Exit, sid netip.Addr) Result {
 	return Result{OK, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, w), ""}
 }
 
-// through looks at each SID of an exit, and sends packets through it if that can be.
-func through(ctx context.Context, v *route.View, in Input, x Exit) (out []Result, err error) {
+// through looks at each SID of an exit, and sends packets through it if that can be. What comes back it adds to answers, by destination.
+func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[netip.Addr]trace) (out []Result, err error) {
 	type group struct {
 		sid netip.Addr
 		is4 bool
@@ -217,7 +220,7 @@ func through(ctx context.Context, v *route.View, in Input, x Exit) (out []Result
 			out = append(out, Result{Unknown, x.Name, "answer", fmt.Sprintf("SID %v: nothing to send to through it now", g.sid), ""})
 			continue
 		}
-		more, err := probe(ctx, in, x, g.sid, targets[g])
+		more, err := probe(ctx, in, x, g.sid, targets[g], answers)
 		if out = append(out, more...); err != nil {
 			return out, err
 		}

@@ -1,0 +1,71 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+const doBest = "on that router see: ip -6 route get TARGET from this address iif INTERFACE, which must lead to an exit's VRF or peer; FRR 8.4 keeps what an exit announces out of the main table, " +
+	"for which kernel.sh of plait egress render has rules"
+
+// best is about the best path: what leaves from this host's own address, by the main table. Connections begin there. Packets go to destinations of each exit in turn; through
+// is what was answered about them through exits.
+func best(ctx context.Context, in Input, through map[netip.Addr]trace) (out []Result, err error) {
+	p, err := newProber(ctx, in.Address, in.Address, false)
+	if err != nil {
+		return []Result{{Unknown, "", "best path", err.Error(), ""}}, nil
+	}
+	defer p.close()
+	var tried []netip.Addr
+	for _, x := range in.Exits {
+		var targets []netip.Addr
+		for _, s := range x.Samples {
+			if a, usable := s.target(); usable && a.Is6() && len(targets) < bestTargets && !slices.Contains(tried, a) {
+				tried, targets = append(tried, a), append(targets, a)
+			}
+		}
+		if len(targets) == 0 {
+			continue
+		}
+		what := fmt.Sprintf("from %v to %s", in.Address, joined(targets))
+		t, err := p.trace(ctx, netip.Addr{}, targets)
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		if err != nil {
+			out = append(out, Result{Failed, "", "best path", fmt.Sprintf("%s: %v", what, err), "see ip -6 route get TARGET: let the border routers announce what their exits do in the default table, too, or set a default route"})
+			continue
+		}
+		out = append(out, t.reaches(what, through))
+	}
+	return out, nil
+}
+
+// bestTargets are destinations of an exit that the best path is tried to.
+const bestTargets = 3
+
+// reaches says whether packets that are not encapsulated get on. Routers inside answer as well as those outside. One that has no way on may be the destination's own, unless
+// others have answered about the destination through an exit.
+func (t trace) reaches(what string, through map[netip.Addr]trace) Result {
+	who := t.responders()
+	no, refused := t.refused()
+	switch {
+	case slices.ContainsFunc(t, func(a answer) bool { return a.kind == reply }):
+		return Result{OK, "", "best path", fmt.Sprintf("%s: %v replies", what, who[len(who)-1]), ""}
+	case refused && no.from == who[len(who)-1] && through[no.packet.to].beyond(no.from):
+		return Result{Failed, "", "best path", fmt.Sprintf("%s: %v has no route to %v, and through an exit packets get on: the best path ends there", what, no.from, no.packet.to), doBest}
+	case len(who) > 1:
+		return Result{OK, "", "best path", fmt.Sprintf("%s: %d routers answer, the last %v", what, len(who), who[len(who)-1]), ""}
+	case len(who) == 1:
+		return Result{Unknown, "", "best path", fmt.Sprintf("%s: only %v answers", what, who[0]), ""}
+	}
+	return Result{Unknown, "", "best path", what + ": nothing answers", ""}
+}
+
+// beyond says whether packets got farther than a router, which did not refuse them.
+func (t trace) beyond(router netip.Addr) bool {
+	return slices.ContainsFunc(t, func(a answer) bool { return a.from != router }) &&
+		!slices.ContainsFunc(t, func(a answer) bool { return a.from == router && a.kind == unreachable })
+}
