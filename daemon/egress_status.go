@@ -163,7 +163,6 @@ func (x *exits) status() EgressStatus {
 		}
 		out.Refused = append(out.Refused, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
 	}
-	byTable := map[uint32]*ExitStatus{}
 	for _, e := range x.config.Exits {
 		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: e.Addresses, SIDs: map[string]int{}})
 	}
@@ -174,18 +173,12 @@ func (x *exits) status() EgressStatus {
 			out.Exits[i].Traffic = &t
 		}
 	}
+	var sids []map[netip.Addr]int
+	sids, out.Main, out.Standby = x.plan.Counts()
 	for i := range out.Exits {
-		byTable[out.Exits[i].Table] = &out.Exits[i]
-	}
-	for e := range x.plan.Entries() {
-		switch exit := byTable[e.Table]; {
-		case exit != nil:
-			exit.Routes++
-			exit.SIDs[e.SID.String()]++
-		case e.Standby:
-			out.Standby++
-		default:
-			out.Main++
+		for sid, routes := range sids[i] {
+			out.Exits[i].SIDs[sid.String()] = routes
+			out.Exits[i].Routes += routes
 		}
 	}
 	return out

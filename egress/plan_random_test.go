@@ -168,6 +168,7 @@ func checkEnd(t *testing.T, p *Plan, o *oracle, kernel map[place]Entry) {
 	if !maps.Equal(entries, o.made) {
 		t.Errorf("the entries are others: %s", difference(entries, o.made))
 	}
+	checkCounts(t, p)
 	refusals := map[string]int{}
 	for _, r := range p.Refusals() {
 		refusals[fmt.Sprint(r.Exit, ": ", r.Reason)] = r.Routes
@@ -178,6 +179,27 @@ func checkEnd(t *testing.T, p *Plan, o *oracle, kernel map[place]Entry) {
 	for _, to := range clients {
 		checkLeaves(t, o, kernel, to)
 		checkReachable(t, p, o, to)
+	}
+}
+
+// checkCounts compares with the list.
+func checkCounts(t *testing.T, p *Plan) {
+	exits, main, standby := p.Counts()
+	for e := range p.Entries() {
+		switch i := slices.IndexFunc(p.exits, func(x Exit) bool { return x.Table == e.Table }); {
+		case i >= 0:
+			exits[i][e.SID]--
+		case e.Standby:
+			standby--
+		default:
+			main--
+		}
+	}
+	for _, sids := range exits {
+		maps.DeleteFunc(sids, func(_ netip.Addr, n int) bool { return n == 0 })
+	}
+	if main != 0 || standby != 0 || slices.ContainsFunc(exits, func(sids map[netip.Addr]int) bool { return len(sids) > 0 }) {
+		t.Errorf("counts differ from the entries by %v, %d, %d", exits, main, standby)
 	}
 }
 

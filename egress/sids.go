@@ -26,3 +26,26 @@ func (s sids) count(a *attributes, by int) {
 		}
 	}
 }
+
+// Counts are how many entries lead to each SID of an exit, by exit in the order they were configured, and how many are the main table's. Listing the
+// entries for that would sort them.
+func (p *Plan) Counts() (exits []map[netip.Addr]int, main, standby int) {
+	exits = make([]map[netip.Addr]int, len(p.exits))
+	for i := range exits {
+		exits[i] = map[netip.Addr]int{}
+	}
+	for _, d := range p.destinations {
+		for slot := range p.slots() {
+			switch a, i := p.behind(d, slot), slot-len(p.exits); {
+			case a == nil:
+			case i < 0:
+				exits[slot][a.sid]++
+			case i == 0:
+				main++
+			default:
+				standby++
+			}
+		}
+	}
+	return exits, main, standby
+}
