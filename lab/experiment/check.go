@@ -183,6 +183,9 @@ func (c *checker) checkPeer(name, peer string, router *Router, path string) {
 	if router.Locator == "" {
 		c.add(exit, "the router needs a locator to give the exit a SID")
 	}
+	if c.spec.Kernel == "6.1" {
+		c.add(exit, "the guest with kernel 6.1 has FRR 8.4, whose exits have no SIDs from a /48 and no routes in the router's main table; take kernel 6.12 or newer, or configure FRR as egress-rendered does")
+	}
 	if c.exits[p.Exit] != exit {
 		c.add(exit, "%s is also %s", p.Exit, c.exits[p.Exit])
 	}
