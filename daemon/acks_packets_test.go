@@ -196,6 +196,18 @@ type ackPair struct {
 	conn, served     net.Conn
 }
 
+// newSlowPair is one whose slow link takes so long there and back, and loses what loses says on its way back; its quick link takes no time.
+func newSlowPair(t *testing.T, there, back time.Duration, loses func([]byte) bool) *ackPair {
+	t.Helper()
+	h := newNamespace(t)
+	far := h.second("-s")
+	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
+	go slowly(near, distant, there, nil)
+	go slowly(distant, near, back, loses)
+	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
+	return newAckPair(h, far, "4")
+}
+
 // newAckPair copies the ACKs of conn. slow is between the namespaces if it is not there yet.
 func newAckPair(h, far *host, family string) *ackPair {
 	h.Helper()
@@ -338,15 +350,10 @@ func (a *ackPair) testCopies() {
 // The end of what is sent is lost and repaired by a probe (TLP): that is a loss for the sender's TCP, and the probe's ACK, when it comes a second time, does not tell
 // otherwise.
 func TestACKTwinHidesNoLoss(t *testing.T) {
-	h := newNamespace(t)
-	far := h.second("-s")
-	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
 	last := []byte("the last of all")
 	var lost atomic.Bool
-	go slowly(near, distant, 50*time.Millisecond, nil)
-	go slowly(distant, near, 10*time.Millisecond, func(b []byte) bool { return bytes.Contains(b, last) && !lost.Swap(true) })
-	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	a := newAckPair(h, far, "4")
+	a := newSlowPair(t, 50*time.Millisecond, 10*time.Millisecond, func(b []byte) bool { return bytes.Contains(b, last) && !lost.Swap(true) })
+	h := a.host
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 	const tries = 10 // a busy machine repairs by a timeout now and then
 	for i := 0; i < tries && a.far.counter("TcpExtTCPLossProbeRecovery") == 0; i++ {
@@ -376,13 +383,8 @@ func TestACKTwinHidesNoLoss(t *testing.T) {
 
 // Copies that a filter of the sender takes away are no lead, for which its congestion control would make room; and the twins go on.
 func TestACKCopiesFiltered(t *testing.T) {
-	h := newNamespace(t)
-	far := h.second("-s")
-	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
-	go slowly(near, distant, 20*time.Millisecond, nil)
-	go slowly(distant, near, 0, nil)
-	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	a := newAckPair(h, far, "4")
+	a := newSlowPair(t, 20*time.Millisecond, 0, nil)
+	h, far := a.host, a.far
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 	far.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/quick/rp_filter", []byte("1"), 0) })
 	for range 20 {
@@ -407,14 +409,9 @@ func TestACKCopiesFiltered(t *testing.T) {
 
 // Copies are given to the socket in slow start, and after that as its congestion control wants; what it is not given is timed.
 func TestACKCopiesClosedOut(t *testing.T) {
-	h := newNamespace(t)
-	far := h.second("-s")
-	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
 	const slow = 40 * time.Millisecond
-	go slowly(near, distant, slow, nil)
-	go slowly(distant, near, 0, nil)
-	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	a := newAckPair(h, far, "4")
+	a := newSlowPair(t, slow, 0, nil)
+	h := a.host
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 	write := func() (l bpf.AckLead) {
 		_, before := a.counted()

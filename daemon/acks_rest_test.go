@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -46,15 +45,10 @@ func (a *ackPair) write(b []byte) (acks, copies, resting uint64) {
 
 // Of a flow whose sender has no use for copies few are made; after a loss, or a pause, all.
 func TestACKCopiesRest(t *testing.T) {
-	h := newNamespace(t)
-	far := h.second("-s")
-	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
 	segment := bytes.Repeat([]byte("lose one "), 300) // two packets
 	var losing atomic.Bool
-	go slowly(near, distant, 20*time.Millisecond, nil)
-	go slowly(distant, near, 0, func(b []byte) bool { return len(b) > 1000 && losing.Swap(false) })
-	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	a := newAckPair(h, far, "4")
+	a := newSlowPair(t, 20*time.Millisecond, 0, func(b []byte) bool { return len(b) > 1000 && losing.Swap(false) })
+	h, far := a.host, a.far
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 
 	h.must(a.sender.Maps[bpf.AcksMapPlaitAckNatives].Put(uint32(a.socket()), bpf.AckNative{Closed: 1})) // so its round trip is that of the slow way

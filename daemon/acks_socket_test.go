@@ -79,13 +79,8 @@ func withOption(packet []byte) []byte {
 
 // Copies that come in where the flow's socket is not to be found, for it is bound to another interface, do not make TCP reset the flow.
 func TestACKCopiesOfBoundSocket(t *testing.T) {
-	h := newNamespace(t)
-	far := h.second("-s")
-	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
-	go slowly(near, distant, 20*time.Millisecond, nil)
-	go slowly(distant, near, 0, nil)
-	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	a := newAckPair(h, far, "4")
+	a := newSlowPair(t, 20*time.Millisecond, 0, nil)
+	h := a.host
 	onSocket(h, a.served, func(fd int) error {
 		return unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "slow")
 	})

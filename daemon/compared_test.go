@@ -77,9 +77,7 @@ func TestBurstUnmeasured(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
 	c := h.connect(0, "")
-	h.must(c.client.SetReadBuffer(64 << 10))
-	h.must(c.server.SetWriteBuffer(8 << 20))
-	h.must(send(c.server, 0, 4<<20)) // most of it waits
+	h.stalls(c, 4<<20)
 	if n := h.status(p).Counters["bursts_unmeasured"]; n != 0 {
 		t.Errorf("%d bursts are without an end, want none yet", n)
 	}

@@ -195,10 +195,8 @@ func TestDown(t *testing.T) {
 	p := h.up(takeAll)
 	busy, idle, own, closing := h.connect(0, ""), h.connect(0, ""), h.connect(0, otherChoice), h.connect(0, "")
 	// The server has closed its side, and nobody has read what it wrote: half of it waits to be sent.
-	h.must(closing.server.SetWriteBuffer(8 << 20))
-	h.must(closing.client.SetReadBuffer(64 << 10))
 	const last = 4 << 20
-	h.must(send(closing.server, 0, last))
+	h.stalls(closing, last)
 	h.must(closing.server.CloseWrite())
 	h.uses("before", busy, bpf.Name, bpf.Name)
 	const before, after = 64 << 20, 8 << 20

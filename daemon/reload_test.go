@@ -32,6 +32,14 @@ func (h *host) sends(p pair, at int) {
 	}
 }
 
+// stalls has the server write so many bytes, of which most wait, as nobody reads them.
+func (h *host) stalls(p pair, bytes int) {
+	h.Helper()
+	h.must(p.client.SetReadBuffer(64 << 10))
+	h.must(p.server.SetWriteBuffer(8 << 20))
+	h.must(send(p.server, 0, bytes))
+}
+
 // wanted is what the daemon has decided for the connection with this end; "" if it knows nothing of it.
 func (h *host) wanted(p *process, local string) (policy, algorithm string) {
 	h.Helper()
@@ -152,10 +160,8 @@ func TestTakenAgain(t *testing.T) {
 	h := newHost(t)
 	p := h.up(takeAll)
 	c := h.connect(0, "")
-	h.must(c.client.SetReadBuffer(64 << 10))
-	h.must(c.server.SetWriteBuffer(8 << 20))
 	const waits, away = 4 << 20, time.Second
-	h.must(send(c.server, 0, waits))
+	h.stalls(c, waits)
 	h.reload(p, "  mode: off")
 	h.uses("mode off", c, systemDefault, systemDefault)
 	h.must(receive(c.client, 0, waits))

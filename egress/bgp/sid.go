@@ -19,7 +19,7 @@ const (
 	endDT46NextCSID = 64
 )
 
-// opaque is the behaviour of a SID whose router keeps to itself which it is (IANA's registry SRv6 Endpoint Behaviors). FRR before 8.5 sends it for all.
+// opaque is the behaviour of a SID whose router keeps to itself which it is (IANA's registry SRv6 Endpoint Behaviors). FRR 8.4 sends it for all.
 const opaque = 0xffff
 
 // serviceSID returns the SID Information of the first SRv6 L3 Service TLV; further ones do not count (RFC 9252 section 2).
