@@ -74,21 +74,27 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 	return 0;
 }
 
-/* What the daemon, or else the policy, wants for this socket now. Says whether plait goes on with it. */
+/* What the daemon chose for this socket, or else its policy, also when the daemon has forgotten a socket that was long idle: it begins anew, too. */
+static __always_inline void ask(struct plait_sock *s)
+{
+	struct plait_choice *c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
+	__u32 index = s->policy;
+	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+
+	s->wanted = c ? c->algorithm : p ? p->algorithm : PLAIT_BURST;
+	s->wanted_bulk = c ? c->bulk : p ? p->bulk : PLAIT_CUBIC;
+}
+
+/* Moves this socket to what is wanted for it now. Says whether plait goes on with it. */
 static __noinline int choose(struct sock *sk, struct plait_sock *s)
 {
-	struct plait_choice *c;
 	__u8 want;
 
 	if (outdated(s) && !revise(sk, s)) {
 		fall_back(sk, s);
 		return 0;
 	}
-	c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
-	if (c) {
-		s->wanted = c->algorithm;
-		s->wanted_bulk = c->bulk;
-	}
+	ask(s);
 	want = s->bulk ? s->wanted_bulk : s->wanted;
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
@@ -173,8 +179,6 @@ void BPF_PROG(plait_init, struct sock *sk)
 {
 	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	const struct tcp_sock *tp = tcp_sk(sk);
-	__u32 index;
-	struct plait_policy *p;
 
 	if (!s)
 		return;
@@ -182,10 +186,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
 	/* plait itself comes with a cookie, and never to what it has held out or observes */
 	s->asked |= s->cookie & OWN_COOKIE || s->kind == SOCK_HOLDOUT || s->kind == SOCK_OBSERVED;
-	index = s->policy;
-	p = bpf_map_lookup_elem(&plait_policies, &index);
-	s->wanted = p ? p->algorithm : PLAIT_BURST;
-	s->wanted_bulk = p ? p->bulk : PLAIT_CUBIC;
+	ask(s);
 	s->kind = SOCK_MANAGED;
 	s->lead_us = 0;
 	s->last_una = tp->snd_una;

@@ -140,8 +140,6 @@ static __noinline int revise(struct sock *sk, struct plait_sock *s)
 			s->kind = 0;
 		return s->asked;
 	}
-	s->wanted = p->algorithm;
-	s->wanted_bulk = p->bulk;
 	return 1;
 }
 

@@ -36,7 +36,7 @@ const (
 	// gather is how long samples gather in the ring buffer, which holds 30,000, before they are read: to be woken for one costs
 	// more than to read it.
 	gather = 50 * time.Millisecond
-	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory; the kernel half keeps its state.
+	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory, and begins anew with what its policy begins with.
 	forgetAfter = 10 * time.Minute
 )
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/lab/netns"
+	"plait.dev/plait/signals"
 )
 
 // loadPort is where the servers of these tests listen.
@@ -275,4 +277,30 @@ func TestComeAndGo(t *testing.T) {
 	h.must(err)
 	h.uses("the one that stays, after down", stays, systemDefault, systemDefault)
 	h.clean("after down")
+}
+
+// A connection whose choice the daemon has forgotten begins anew with what its policy begins with, as the daemon takes it to.
+func TestForgottenChoice(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll + "\n  policy: fixed:reno")
+	c := h.connect(0, "")
+	uses := func(when, algorithm string) {
+		t.Helper()
+		h.eventually(10*time.Second, when, func() bool {
+			h.transfers(when, c)
+			return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
+				return s.Local.String() == c.server.LocalAddr().String() && s.Algorithm == algorithm
+			})
+		})
+	}
+	uses("what the policy begins with", "reno")
+	choices := h.mapOf("plait_choices")
+	for _, s := range h.status(p).Sockets {
+		h.must(choices.Put(s.Cookie, bpf.Choice{Algorithm: uint8(signals.BIC), Bulk: uint8(signals.BIC)}))
+	}
+	uses("a choice is there", "bic")
+	for _, s := range h.status(p).Sockets {
+		h.must(choices.Delete(s.Cookie))
+	}
+	uses("the choice is forgotten", "reno")
 }
