@@ -124,10 +124,8 @@ func Write(dir string, files []*result.File) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make tables: %w", err)
-	}
-	for _, t := range tables {
+	texts := make([]string, len(tables)) // first all that can be wrong with the results, or DIR would have half a set
+	for i, t := range tables {
 		values := map[place][]float64{}
 		for _, f := range files {
 			for i := range f.Cells {
@@ -146,8 +144,13 @@ func Write(dir string, files []*result.File) error {
 		if err != nil {
 			return fmt.Errorf("make %s of %s: %w", t.file, t.experiment, err)
 		}
-		text = fmt.Sprintf("# Linux %s, by experiment %s (docs/congestion/rtcp.md).\n%s", kernel, t.experiment, text)
-		if err := os.WriteFile(filepath.Join(dir, t.file), []byte(text), 0o644); err != nil {
+		texts[i] = fmt.Sprintf("# Linux %s, by experiment %s (docs/congestion/rtcp.md).\n%s", kernel, t.experiment, text)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make tables: %w", err)
+	}
+	for i, t := range tables {
+		if err := os.WriteFile(filepath.Join(dir, t.file), []byte(texts[i]), 0o644); err != nil {
 			return fmt.Errorf("make tables: %w", err)
 		}
 	}

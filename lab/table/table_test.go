@@ -73,8 +73,12 @@ func TestWriteMistakes(t *testing.T) {
 	} {
 		files := results()
 		c.spoil(files[0], files[1])
-		if err := Write(t.TempDir(), files); fmt.Sprint(err) != c.want {
+		dir := filepath.Join(t.TempDir(), "set")
+		if err := Write(dir, files); fmt.Sprint(err) != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s: the directory was made (%v)", c.want, err)
 		}
 	}
 }
