@@ -73,8 +73,8 @@ func (s *session) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if _, ok := errors.AsType[*net.OpError](err); ok || lasted > provenTime {
-			failures = 0 // what does not answer costs nothing to ask again
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" || lasted > provenTime {
+			failures = 0 // what does not answer costs nothing to ask again; a connection that is reset may have told all its routes
 		}
 		s.failed(err, lasted > 0)
 		if _, ok := errors.AsType[limitError](err); ok {

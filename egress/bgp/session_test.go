@@ -240,6 +240,25 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// A reflector that dies again and again right after it told its routes is asked less and less often, also if its host resets the connection.
+func TestFlapping(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	watch(t, config(r))
+	var first, last time.Time
+	for i := range 6 {
+		r.greet()
+		if last = time.Now(); i == 0 {
+			first = last
+		}
+		must(t, r.conn.(*net.TCPConn).SetLinger(0)) // reset
+		must(t, r.conn.Close())
+	}
+	if took, least := last.Sub(first), 31*20*3*time.Millisecond/4; took < least {
+		t.Errorf("5 attempts after the first took %v, at least %v are due: 20 ms, twice as long each time, less a quarter", took, least)
+	}
+}
+
 // When the context ends the reflector is told, and the routes are not withdrawn.
 func TestStop(t *testing.T) {
 	t.Parallel()
