@@ -294,7 +294,7 @@ func (x *exits) run(ctx context.Context) error {
 		case <-look.C:
 			now := time.Now() // the timer's own time is when it should have been heard
 			look.Reset(max(lookEvery, 50*x.look(now)))
-			if x.flows != nil && x.mptcp != nil {
+			if x.mptcp != nil { // also without flows: connections are to be forgotten, and decisions of a plait before this one end
 				x.reconsider(now)
 			}
 		case <-keep.C:

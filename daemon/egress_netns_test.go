@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
 	"plait.dev/plait/internal/rung"
@@ -328,4 +330,27 @@ func TestEgressKilled(t *testing.T) {
 	s.must(err)
 	s.cleanup(p)
 	s.same("after plait down of the one that observed", before)
+}
+
+// Where flows cannot be watched nothing is compared. What was noted of connections goes all the same, and so does what a plait before this one decided.
+func TestForgetsWithoutFlows(t *testing.T) {
+	h := newContentServer(t)
+	x := choosing(t, Service{egress.Latency, 5})
+	h.in(func() (err error) { x.mptcp, err = mptcp.Open(mptcp.Config{Reachable: x.reachable}); return err })
+	x.quiet = time.NewTimer(time.Hour)
+	now := time.Now()
+	network := netip.MustParsePrefix("2001:db8:c::/48")
+	x.worth = egress.NewWorth([]egress.Known{{Prefix: network, Strategy: egress.Latency, OneUntil: now.Add(2 * time.Second), Rest: time.Hour}}, now)
+	x.groups[1] = membership{at: now.Add(-2 * groupFor)}
+	x.quickest[chooser] = quickExit{"b", now.Add(-time.Hour)}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- x.run(ctx) }()
+	defer func() { stop(); h.must(<-ended) }()
+	h.eventually(10*time.Second, "nothing is remembered", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		_, quick := x.quickest[chooser]
+		return len(x.groups) == 0 && !quick && !x.worth.One(network, egress.Latency)
+	})
 }
