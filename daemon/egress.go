@@ -18,8 +18,6 @@ import (
 )
 
 const (
-	// repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
-	repairEvery = 10 * time.Second
 	// lookEvery is how often the flows' counters are read, unless that takes more than a fiftieth of the time.
 	lookEvery = time.Second
 	// journalLength is how many changes of the kernel's state are remembered for plait egress log.
@@ -47,6 +45,7 @@ type exits struct {
 	writing sync.Mutex
 	kernel  *route.Kernel // nil unless the mode is on
 	settled atomic.Bool   // the plan is complete enough to be the kernel's
+	undone  chan struct{} // steps failed that are to be tried again
 
 	mu      sync.Mutex // guards what follows
 	plan    *egress.Plan
@@ -91,17 +90,6 @@ func (x *exits) say(text string) {
 	}
 }
 
-// settle makes the kernel's state that of the plan for the first time, or again. The caller has x.writing.
-func (x *exits) settle() {
-	x.settled.Store(true)
-	if x.kernel == nil {
-		return
-	}
-	if err := x.kernel.Reconcile(x.plan.Entries()); err != nil {
-		x.logf("%v", err) // the next comparison tries again
-	}
-}
-
 // change changes the plan, and then the kernel's routes.
 func (x *exits) change(plan func() []egress.Change) []egress.Change {
 	x.writing.Lock()
@@ -110,7 +98,12 @@ func (x *exits) change(plan func() []egress.Change) []egress.Change {
 	changes := plan()
 	x.mu.Unlock()
 	if x.settled.Load() && x.kernel != nil {
-		_ = x.kernel.Apply(changes) // each step that failed is in the journal, and the next comparison tries again
+		if x.kernel.Apply(changes) != nil { // each step that failed is in the journal
+			select {
+			case x.undone <- struct{}{}:
+			default: // that is known
+			}
+		}
 	}
 	return changes
 }
@@ -150,18 +143,6 @@ func (x *exits) handle(event bgp.Event) {
 		x.logf("session with reflector %v is down: %s; %d of its routes are kept for now", e.Reflector, e.Reason, e.Kept)
 	case bgp.Routes:
 		x.routes(e.Updates)
-	}
-}
-
-// begin makes the kernel's state that of the plan for the first time.
-func (x *exits) begin() {
-	x.writing.Lock()
-	if !x.settled.Load() {
-		x.settle()
-	}
-	x.writing.Unlock()
-	if x.mptcp != nil {
-		x.mptcp.Changed()
 	}
 }
 
@@ -222,41 +203,6 @@ func (x *exits) look(now time.Time) time.Duration {
 		x.services.found(rules, clients)
 	}
 	return time.Since(now)
-}
-
-// runRoutes keeps the kernel's routes what they should be until ctx ends. With a million routes to compare that takes seconds.
-func (x *exits) runRoutes(ctx context.Context) {
-	var lost <-chan struct{}
-	if x.kernel != nil {
-		lost = x.kernel.Lost()
-	}
-	repair := time.NewTimer(repairEvery)
-	defer repair.Stop()
-	defer x.quiet.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-x.quiet.C:
-			x.begin()
-		case <-lost:
-			x.writing.Lock()
-			if x.settled.Load() {
-				if err := x.kernel.Repair(x.plan.Entries()); err != nil {
-					x.logf("%v", err) // the next comparison tries again
-				}
-			}
-			x.writing.Unlock()
-		case <-repair.C:
-			began := time.Now()
-			x.writing.Lock()
-			if x.settled.Load() {
-				x.settle()
-			}
-			x.writing.Unlock()
-			repair.Reset(max(repairEvery, 50*time.Since(began)))
-		}
-	}
 }
 
 // run watches over the lever until ctx ends.

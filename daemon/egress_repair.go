@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
+const repairEvery = 10 * time.Second
+
+// comparing says when all of the kernel's state is compared with the plan again. With a million routes that takes seconds.
+type comparing struct {
+	ended time.Time     // the last comparison
+	took  time.Duration // likewise
+	due   time.Time
+	again int // comparisons in a row that left something undone
+}
+
+// did notes a comparison.
+func (c *comparing) did(began, ended time.Time, err error) {
+	c.ended, c.took = ended, ended.Sub(began)
+	c.due = ended.Add(max(repairEvery, 50*c.took))
+	if err == nil {
+		c.again = 0
+		return
+	}
+	c.undone(ended)
+	c.again++
+}
+
+// undone brings the next comparison forward, for a step that failed: the way to a next hop may come with the next packets of a routing protocol, which nobody tells. What
+// goes on failing is tried less and less often, and no more than a tenth of the time is for that.
+func (c *comparing) undone(now time.Time) {
+	soon := now.Add(repairEvery << min(c.again, 10))
+	if least := c.ended.Add(10 * c.took); soon.Before(least) {
+		soon = least
+	}
+	if soon.Before(c.due) {
+		c.due = soon
+	}
+}
+
+// settle makes the kernel's state that of the plan for the first time, or again. The caller has x.writing.
+func (x *exits) settle() error {
+	x.settled.Store(true)
+	if x.kernel == nil {
+		return nil
+	}
+	err := x.kernel.Reconcile(x.plan.Entries())
+	if err != nil {
+		x.logf("%v", err)
+	}
+	return err
+}
+
+// begin makes the kernel's state that of the plan for the first time.
+func (x *exits) begin() (err error) {
+	x.writing.Lock()
+	if !x.settled.Load() {
+		err = x.settle()
+	}
+	x.writing.Unlock()
+	if x.mptcp != nil {
+		x.mptcp.Changed()
+	}
+	return err
+}
+
+// repair puts back what the kernel says is lost.
+func (x *exits) repair() error {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if !x.settled.Load() {
+		return nil
+	}
+	err := x.kernel.Repair(x.plan.Entries())
+	if err != nil {
+		x.logf("%v", err)
+	}
+	return err
+}
+
+// compare makes good whatever is not as planned.
+func (x *exits) compare() error {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if !x.settled.Load() {
+		return nil
+	}
+	return x.settle()
+}
+
+// runRoutes keeps the kernel's routes what they should be until ctx ends.
+func (x *exits) runRoutes(ctx context.Context) {
+	var lost <-chan struct{}
+	if x.kernel != nil {
+		lost = x.kernel.Lost()
+	}
+	c := comparing{due: time.Now().Add(repairEvery)}
+	timer := time.NewTimer(repairEvery)
+	defer timer.Stop()
+	defer x.quiet.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.quiet.C:
+			err = x.begin()
+		case <-lost:
+			err = x.repair()
+		case <-x.undone:
+			c.undone(time.Now())
+		case <-timer.C:
+			began, failed := time.Now(), x.compare()
+			c.did(began, time.Now(), failed)
+		}
+		if err != nil {
+			c.undone(time.Now())
+		}
+		timer.Reset(time.Until(c.due))
+	}
+}
