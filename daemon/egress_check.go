@@ -22,8 +22,11 @@ type CheckResult = check.Result
 // CheckFailed is the outcome for which plait egress check ends with status 1.
 const CheckFailed = check.Failed
 
-// samples takes some routes of each exit, and counts them and their SIDs. The caller has x.mu.
+// samples takes some routes of each exit, and counts them and their SIDs. With a full table that takes half a second, so it reads the plan under writing: who judges
+// failures does not wait for it.
 func (x *exits) samples(out []check.Exit) {
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	type group struct {
 		exit *check.Exit
 		sid  netip.Addr
@@ -64,11 +67,12 @@ func (x *exits) checkInput() check.Input {
 		in.Sessions = append(in.Sessions, check.Session{Reflector: s.Reflector, Up: s.State == bgp.Established, State: state})
 	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	refusals := x.plan.Refusals()
+	x.mu.Unlock()
 	in.Settled = x.settled.Load()
 	for _, e := range x.config.Exits {
 		one := check.Exit{Exit: e}
-		for _, r := range x.plan.Refusals() {
+		for _, r := range refusals {
 			if r.Exit == e.Name {
 				one.Refused = append(one.Refused, fmt.Sprintf("%d routes: %v (last: %v, SID %v)", r.Routes, r.Reason, r.Prefix, r.SID))
 			}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/check"
 )
 
@@ -39,5 +41,26 @@ func TestSamples(t *testing.T) {
 		if n != samplesPerSID {
 			t.Errorf("%d of SID %v, want %d", n, sid, samplesPerSID)
 		}
+	}
+}
+
+// Reading a full table for an operator takes half a second. Whoever acts on connections does not wait for that.
+func TestQuestionsHoldNobodyUp(t *testing.T) {
+	x := &exits{plan: emptyPlan(t), speaker: &bgp.Speaker{}}
+	for name, question := range map[string]func(){"check": func() { x.checkInput() }, "routes": func() { x.entries(netip.Prefix{}) }} {
+		x.writing.Lock() // so the question waits where it reads the plan
+		answered := make(chan struct{})
+		go func() { question(); close(answered) }()
+		select {
+		case <-answered:
+			t.Errorf("%s read the plan under the lock that all need", name)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if !x.mu.TryLock() {
+			t.Fatalf("%s keeps the lock that all need while it waits", name)
+		}
+		x.mu.Unlock()
+		x.writing.Unlock()
+		<-answered
 	}
 }

@@ -184,10 +184,10 @@ func (x *exits) status() EgressStatus {
 	return out
 }
 
-// entries lists the plan's routes whose prefix overlaps with one; an invalid one stands for all.
+// entries lists the plan's routes whose prefix overlaps with one; an invalid one stands for all. It takes its time, as samples does.
 func (x *exits) entries(within netip.Prefix) (out []RouteStatus, more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	for e := range x.plan.Entries() {
 		if within.IsValid() && !within.Overlaps(e.Prefix) {
 			continue
