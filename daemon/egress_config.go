@@ -3,6 +3,7 @@ package daemon
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,6 +90,8 @@ func address(name string, into *netip.Addr, expected string, fits func(netip.Add
 
 func isUnicast(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() && a.Zone() == "" }
 
+func isRouterID(a netip.Addr) bool { return a.Is4() && !a.IsUnspecified() }
+
 func isUnicast6(a netip.Addr) bool { return isUnicast(a) && a.Is6() }
 
 // parsed reads one value or a list of them.
@@ -157,7 +160,7 @@ func (x *Egress) reflector(r *reader, n *yaml.Node) {
 		aoKeys(&one.AOKeys),
 		number("max_prefixes", &one.MaxPrefixes, 1<<31-1),
 		text("name", &one.Name, wrongName),
-		address("router_id", &one.RouterID, "an IPv4 address", netip.Addr.Is4),
+		address("router_id", &one.RouterID, "an IPv4 address, not 0.0.0.0", isRouterID),
 	})
 	switch {
 	case len(r.problems) > before:
@@ -165,6 +168,8 @@ func (x *Egress) reflector(r *reader, n *yaml.Node) {
 		r.problem(n, "reflectors: no address: expected one")
 	case one.PasswordFile != "" && len(one.AOKeys) > 0:
 		r.problem(n, "reflectors: password_file and ao_keys: expected one of them: a session has TCP-MD5 or TCP-AO")
+	case slices.ContainsFunc(x.Reflectors, func(o Reflector) bool { return o.Address == one.Address }):
+		r.problem(n, "reflectors: %v: expected each address once", one.Address)
 	}
 	x.Reflectors = append(x.Reflectors, one)
 }
@@ -223,7 +228,7 @@ func (x *Egress) keys() []key {
 	return append(x.Service.keys(), []key{
 		oneOf("mode", &x.Mode, string(Off), string(Observe), string(On)),
 		number("as", &x.AS, 1<<32-1),
-		address("router_id", &x.RouterID, "an IPv4 address", netip.Addr.Is4),
+		address("router_id", &x.RouterID, "an IPv4 address, not 0.0.0.0", isRouterID),
 		address("address", &x.Address, "an IPv6 address of this host", isUnicast6),
 		text("interface", &x.Interface, wrongInterface),
 		mappings("reflectors", x.reflector),

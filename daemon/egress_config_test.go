@@ -89,6 +89,8 @@ func TestEgressMistakes(t *testing.T) {
 		"an AS":               {"as: 65000", "as: AS65000", "plait.yaml:4:7: as: AS65000: expected a number from 1 to 4294967295"},
 		"no router id":        {"  router_id: 192.0.2.1\n", "", "plait.yaml:3:3: egress: no router_id: expected one"},
 		"a router id of IPv6": {"router_id: 192.0.2.1", `router_id: "2001:db8::1"`, "plait.yaml:5:14: router_id: 2001:db8::1: expected an IPv4 address"},
+		"a router id of 0":    {"router_id: 192.0.2.1", "router_id: 0.0.0.0", "plait.yaml:5:14: router_id: 0.0.0.0: expected an IPv4 address, not 0.0.0.0"},
+		"a reflector twice":   {"192.0.2.2, ", `"2001:db8:1::2", `, "plait.yaml:10:7: reflectors: 2001:db8:1::2: expected each address once"},
 		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:13:31: route_target: transit-b: expected a route target like "65000:11"`},
 		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:13:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},

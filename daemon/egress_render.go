@@ -66,7 +66,10 @@ func peer(r *reader, n *yaml.Node) (p render.Peer) {
 // value is what a mapping has for a key that is there.
 func value(n *yaml.Node, key string) *yaml.Node {
 	n = resolve(n)
-	i := slices.IndexFunc(n.Content, func(k *yaml.Node) bool { return k.Value == key })
+	i := 0
+	for n.Content[i].Value != key { // of keys only: a value can be the same word
+		i += 2
+	}
 	return resolve(n.Content[i+1])
 }
 

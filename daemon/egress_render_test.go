@@ -112,6 +112,7 @@ func TestRenderMistakes(t *testing.T) {
 		"an interface that is a command":  {"interface: eth2", "interface: $(reboot)", "plait.yaml:24:11: border_routers: interface \"$(reboot)\""},
 		"a neighbour inside":              {"as: 64497", "as: 65000", "plait.yaml:24:11: border_routers: as 65000: it is this network's own"},
 		"nothing to announce to the peer": {", 198.51.100.0/24]", "]", "plait.yaml:16:5: announce: no prefix has 198.51.100.1"},
+		"a key's name as a value":         {"interface: eth0\n  announce: [2001:db8:1::/48, 198.51.100.0/24]", "interface: border_routers\n  announce: 2001:db8:1::/48", "plait.yaml:16:5: announce: no prefix has 198.51.100.1"},
 		"two gateways":                    {"gateways: 2001:db8:1::fe", "gateways: [2001:db8:1::fe, 2001:db8:1::fd]", "plait.yaml:16:7: border_routers: gateways: 2001:db8:1::fd is the second of its family"},
 	} {
 		t.Run(name, func(t *testing.T) {
