@@ -43,6 +43,7 @@ type connection struct {
 	Peer
 	ready     bool // established, and neither the kernel's nor fallen back
 	closing   bool // nothing is announced any more, but subflows are closed if their exit fails
+	missed    bool // the last Sweep did not find it
 	queued    urgency
 	subflows  []Subflow
 	announced []announcement

@@ -244,7 +244,8 @@ func (s *Service) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timer := time.NewTimer(0)
+	timer, sweep := time.NewTimer(0), time.NewTimer(sweepEvery)
+	defer sweep.Stop()
 	var changed bool
 	var look, resynced time.Time // not before; last
 	for {
@@ -264,6 +265,8 @@ func (s *Service) run(ctx context.Context) error {
 			resynced = time.Now()
 		case <-s.changes.signal:
 			changed = true
+		case <-sweep.C:
+			sweep.Reset(s.sweep())
 		case <-s.sooner:
 		case <-timer.C:
 		}
