@@ -263,6 +263,7 @@ func (x *exits) questions(m *http.ServeMux) {
 // parsePrefix takes an address for the prefix of itself.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
+		a = a.Unmap() // as ss shows IPv4 clients of servers that listen on IPv6
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(text)
