@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,7 +175,7 @@ func (s *session) introduce(p *peer) (*agreement, error) {
 		return nil, err
 	}
 	s.set(OpenConfirm)
-	if _, err := s.expect(p, wire.BGP_MSG_KEEPALIVE, a.holdTime); err != nil {
+	if _, err := s.expect(p, wire.BGP_MSG_KEEPALIVE, cmp.Or(a.holdTime, s.reflector.HoldTime)); err != nil { // without hold time, too, this one is due
 		return nil, err
 	}
 	if a.extended {

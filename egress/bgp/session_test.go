@@ -240,6 +240,30 @@ func TestSilence(t *testing.T) {
 	})
 }
 
+// A reflector that wants no hold time may be silent in a session for ever, but not before it.
+func TestNoHoldTime(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	r.hold = 0
+	c := config(r)
+	c.Reflectors[0].HoldTime = 3 * time.Second
+	w := watch(t, c)
+	conn, err := r.listener.Accept()
+	must(t, err)
+	open, err := openMessage(&Config{AS: testAS, RouterID: reflectorID}, &Reflector{})
+	must(t, err)
+	_, err = conn.Write(encode(t, open, false))
+	must(t, err)
+	w.until("an error", func() bool { return strings.Contains(w.lastError(), "nothing was heard") })
+	must(t, conn.Close())
+	r.greet()
+	w.event("up", 1)
+	time.Sleep(4 * time.Second)
+	if s := w.speaker.Sessions()[0]; s.State != Established {
+		t.Errorf("without hold time the session ended: %+v", s)
+	}
+}
+
 // A reflector that dies again and again right after it told its routes is asked less and less often, also if its host resets the connection.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
