@@ -181,6 +181,28 @@ func testDeadline(t *testing.T, over Carrier) {
 	}
 }
 
+// A name has addresses of both families, the listener may have one.
+func TestDialTriesEachAddress(t *testing.T) { overEach(t, testDialTriesEachAddress) }
+
+func testDialTriesEachAddress(t *testing.T, over Carrier) {
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+		a, b := NewKey(), NewKey()
+		l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Carrier: over}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		port := addrPort(l.Addr()).Port()
+		both := Peer{Link: "host", Addrs: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), netip.AddrPortFrom(netip.IPv6Loopback(), port)}}
+		conn, err := DialPeers(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}, Carrier: over}, []Peer{both})
+		if err != nil {
+			t.Errorf("listener at %v: %v", l.Addr(), err)
+			continue
+		}
+		conn.Abort()
+	}
+}
+
 func TestStrangersAreRefused(t *testing.T) { overEach(t, testStrangersAreRefused) }
 
 func testStrangersAreRefused(t *testing.T, over Carrier) {

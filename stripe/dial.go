@@ -278,12 +278,12 @@ func (d *dialer) retry() {
 	}
 }
 
-// state reports whether there was a path ever, and whether every pair has failed.
+// state reports whether there was a path ever, and whether every pair has failed, at each of its addresses.
 func (d *dialer) state() (created, hopeless bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range d.targets {
-		if t.failed == 0 {
+		if t.failed < len(t.tries) {
 			return d.created, false
 		}
 	}
@@ -334,9 +334,9 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 	worked := false
 	for n := 0; ctx.Err() == nil; n++ {
 		d.mu.Lock()
-		to, old := t.tries[n%len(t.tries)], t.path
+		to, old, rounds := t.tries[n%len(t.tries)], t.path, t.failed/len(t.tries)
 		d.mu.Unlock()
-		p, err := d.connect(ctx, to, between, old, d.patience(old, t.failed))
+		p, err := d.connect(ctx, to, between, old, d.patience(old, rounds))
 		if err != nil && ctx.Err() != nil {
 			break
 		}
@@ -345,8 +345,10 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 		pause := pauseAgain
 		if err == nil {
 			t.path, t.failed, worked = p, 0, true
-		} else if t.failed++; !worked {
-			pause = min(pauseMax, connectTime/2<<min(t.failed, 10))
+		} else if t.failed++; !worked && t.failed%len(t.tries) != 0 {
+			pause = 0 // another address may do
+		} else if !worked {
+			pause = min(pauseMax, connectTime/2<<min(t.failed/len(t.tries), 10))
 		}
 		d.mu.Unlock()
 		d.changed.signal()
@@ -373,9 +375,9 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 }
 
 // patience is how long an attempt may take.
-func (d *dialer) patience(last *path, failed int) time.Duration {
+func (d *dialer) patience(last *path, rounds int) time.Duration {
 	if last == nil {
-		return min(connectTimeMax, 2*connectTime<<min(failed, 10))
+		return min(connectTimeMax, 2*connectTime<<min(rounds, 10))
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
