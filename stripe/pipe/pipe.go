@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"plait.dev/plait/stripe"
@@ -106,6 +106,7 @@ func (b *blocks) Write(p []byte) (int, error) {
 func Serve(conn *stripe.Conn, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -114,21 +115,26 @@ func Serve(conn *stripe.Conn, command string) error {
 		return err
 	}
 	go func() {
-		_, err := io.Copy(stdin, conn)
+		_, _ = io.Copy(stdin, conn) // a command may close its input and go on
 		stdin.Close()
-		var gone net.Error
-		if err != nil && (errors.As(err, &gone) || errors.Is(err, stripe.ErrClosedByPeer)) {
-			_ = cmd.Process.Kill() // nobody reads what it says
+	}()
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-conn.Done(): // nobody reads what it says, nor what its children do
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		case <-ended:
 		}
 	}()
 	status := byte(0)
-	var ended *exec.ExitError
+	var failed *exec.ExitError
 	switch err := cmd.Wait(); {
-	case errors.As(err, &ended) && ended.ExitCode() >= 0:
-		status = byte(ended.ExitCode())
+	case errors.As(err, &failed) && failed.ExitCode() >= 0:
+		status = byte(failed.ExitCode())
 	case err != nil:
 		status = statusUnknown
 	}
+	close(ended)
 	_, err = conn.Write([]byte{0, 0, 0, 0, status})
 	if err == nil {
 		err = conn.Flush() // who reads the output may pause, links may be gone for minutes

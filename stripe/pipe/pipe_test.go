@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ func TestRun(t *testing.T) {
 		{"tr a-z A-Z", "through\n", "THROUGH\n", 0},
 		{"kill -9 $$", "", "", statusUnknown},
 		{"no-such-command 2>/dev/null", "", "", 127},
+		{"exec 0<&-; sleep 0.3; echo goes on; exit 3", big, "goes on\n", 3},
 	} {
 		var out bytes.Buffer
 		status, err := Run(t.Context(), "host", c.command, strings.NewReader(c.in), &out, ssh.Options{Command: []string{self}}, nil)
@@ -63,5 +65,28 @@ func TestInputFails(t *testing.T) {
 	_, err = Run(ctx, "host", "cat", dir, io.Discard, ssh.Options{Command: []string{self}}, nil)
 	if !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("%v; want that a directory cannot be read", err)
+	}
+}
+
+// A command that has read its input and says nothing ends with the connection, and so do its children.
+func TestInterrupted(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	went := filepath.Join(t.TempDir(), "went on")
+	ctx, interrupt := context.WithCancel(t.Context())
+	said, say := io.Pipe()
+	go func() {
+		_, _ = said.Read(make([]byte, 100))
+		interrupt()
+	}()
+	_, err = Run(ctx, "host", "echo begun; (sleep 1; touch '"+went+"'); true", strings.NewReader(""), say, ssh.Options{Command: []string{self}}, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if _, err := os.Stat(went); err == nil {
+		t.Error("the command goes on")
 	}
 }
