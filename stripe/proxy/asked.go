@@ -15,15 +15,16 @@ import (
 
 // SOCKS5 (RFC 1928), as much as a proxy without names and passwords needs.
 const (
-	socks5        = 5
-	socksNoAuth   = 0
-	socksConnect  = 1
-	socksIPv4     = 1
-	socksName     = 3
-	socksIPv6     = 4
-	socksFailure  = 1 // general failure
-	socksNoMethod = 0xff
-	socksRefused  = 7 // command not supported
+	socks5         = 5
+	socksNoAuth    = 0
+	socksConnect   = 1
+	socksIPv4      = 1
+	socksName      = 3
+	socksIPv6      = 4
+	socksFailure   = 1 // general failure
+	socksNoMethod  = 0xff
+	socksRefused   = 7 // command not supported
+	socksNoAddress = 8 // address type not supported
 )
 
 // asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked.
@@ -62,11 +63,11 @@ func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) 
 }
 
 func askedSOCKS(r *bufio.Reader, w io.Writer) (string, func(error) error, error) {
-	var b [256]byte
+	var b [2 + 255]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
 		return "", nil, err
 	}
-	methods := b[2 : 2+min(int(b[1]), len(b)-2)]
+	methods := b[2 : 2+int(b[1])]
 	if _, err := io.ReadFull(r, methods); err != nil {
 		return "", nil, err
 	}
@@ -91,6 +92,7 @@ func askedSOCKS(r *bufio.Reader, w io.Writer) (string, func(error) error, error)
 	}
 	host, err := socksHost(r, head[3])
 	if err != nil {
+		_ = reply(socksNoAddress)
 		return "", nil, err
 	}
 	if _, err := io.ReadFull(r, b[:2]); err != nil {

@@ -83,8 +83,9 @@ func TestProgramsGoThrough(t *testing.T) {
 
 func TestAsked(t *testing.T) {
 	for in, want := range map[string]string{
-		"\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50": "10.0.0.1:80",
-		"\x05\x02\x02\x00\x05\x01\x00\x03\x04name\x01\xbb":     "name:443",
+		"\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50":                                "10.0.0.1:80",
+		"\x05\x02\x02\x00\x05\x01\x00\x03\x04name\x01\xbb":                                    "name:443",
+		"\x05\xff" + strings.Repeat("\x00", 255) + "\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50": "10.0.0.1:80",
 		"\x05\x01\x02": "",
 		"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x01\x00\x50":    "", // BIND
 		"\x05\x01\x00\x05\x01\x00\x09\x0a":                        "",
@@ -97,6 +98,20 @@ func TestAsked(t *testing.T) {
 		target, _, err := asked(bufio.NewReader(strings.NewReader(in)), io.Discard)
 		if target != want || (err == nil) != (want != "") {
 			t.Errorf("%q asks for %q, %v; want %q", in, target, err, want)
+		}
+	}
+}
+
+// What cannot be done is answered with why, by the codes of RFC 1928, section 6.
+func TestRefusedSOCKS(t *testing.T) {
+	for in, want := range map[string]byte{
+		"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x01\x00\x50": socksRefused,
+		"\x05\x01\x00\x05\x01\x00\x09\x0a":                     socksNoAddress,
+	} {
+		var out bytes.Buffer
+		_, _, err := asked(bufio.NewReader(strings.NewReader(in)), &out)
+		if got := out.Bytes(); err == nil || len(got) != 12 || got[3] != want {
+			t.Errorf("%q is answered with %x, %v; want code %d", in, got, err, want)
 		}
 	}
 }
