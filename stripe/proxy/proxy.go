@@ -21,6 +21,8 @@ const (
 	askTime = 10 * time.Second
 	// connectTime is how long the way there may take.
 	connectTime = 30 * time.Second
+	// resetTime is how long what came before a reset may take to the other end.
+	resetTime = 10 * time.Second
 	// maxPrograms is how many connections there may be at once; the far side takes no more than 1000.
 	maxPrograms = 900
 )
@@ -89,13 +91,13 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stri
 	if watch != nil {
 		watch(conn)
 	}
-	relay(begun{program.(half), r}, conn)
+	relay(begun{program.(tcp), r}, conn)
 	return nil
 }
 
 // begun is a connection of which something has been read ahead.
 type begun struct {
-	half
+	tcp
 	r *bufio.Reader
 }
 
@@ -162,7 +164,7 @@ func Serve(conn net.Conn) {
 	}
 	defer to.Close()
 	if writeText(conn, "") == nil {
-		relay(to.(half), conn.(*stripe.Conn))
+		relay(to.(tcp), conn.(*stripe.Conn))
 	}
 }
 
@@ -172,23 +174,43 @@ type half interface {
 	CloseWrite() error
 }
 
-// relay copies both ways until both directions have ended, or one has failed.
-func relay(a half, b *stripe.Conn) {
-	whole := make(chan bool, 2)
-	one := func(to, from half) {
+// tcp is one that can be reset, too.
+type tcp interface {
+	half
+	SetLinger(seconds int) error
+}
+
+// relay copies both ways until both directions have ended, or one has failed. A direction that has not ended is reset: what is cut
+// off must not look whole to who goes by the end of the stream.
+func relay(a tcp, b *stripe.Conn) {
+	toA, toB := make(chan bool, 1), make(chan bool, 1)
+	one := func(to, from half, whole chan<- bool) {
 		_, err := io.Copy(to, from)
 		if err == nil {
 			err = to.CloseWrite()
 		}
 		whole <- err == nil
 	}
-	go one(a, b)
-	go one(b, a)
-	if first := <-whole; first {
-		if second := <-whole; second {
-			_ = b.Flush() // who reads at the other end may pause
-		}
+	go one(a, b, toA)
+	go one(b, a, toB)
+	var wholeA, wholeB bool
+	select {
+	case wholeA = <-toA:
+		wholeB = wholeA && <-toB
+	case wholeB = <-toB:
+		wholeA = wholeB && <-toA
+	}
+	if !wholeA {
+		_ = a.SetLinger(0)
+	} else if wholeB {
+		_ = b.Flush() // who reads at the other end may pause
 	}
 	a.Close()
-	b.Close()
+	if wholeB {
+		b.Close()
+		return
+	}
+	_ = b.SetWriteDeadline(time.Now().Add(resetTime))
+	_ = b.Flush()
+	b.Abort()
 }

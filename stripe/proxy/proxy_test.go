@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,22 +36,7 @@ func TestProgramsGoThrough(t *testing.T) {
 		_, _ = io.Copy(w, io.MultiReader(r.Body, strings.NewReader(body)))
 	}))
 	defer web.Close()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	said, log := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, log, nil) }()
-	lines := bufio.NewScanner(said)
-	lines.Scan()
-	at := lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]
-	go func() {
-		for lines.Scan() {
-			t.Log(lines.Text())
-		}
-	}()
+	at, end := start(t)
 	for _, scheme := range []string{"socks5h", "http"} {
 		transport := web.Client().Transport.(*http.Transport).Clone()
 		transport.Proxy = http.ProxyURL(&url.URL{Scheme: scheme, Host: at})
@@ -72,12 +61,69 @@ func TestProgramsGoThrough(t *testing.T) {
 		c.Close()
 		t.Error("a port where nobody listens is reached")
 	}
-	cancel()
-	select {
-	case err := <-ended:
-		t.Log(err)
-	case <-time.After(10 * time.Second):
-		t.Error("does not end")
+	end()
+}
+
+// start runs the proxy, at an address, until end.
+func start(t *testing.T) (at string, end func()) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	said, log := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, log, nil) }()
+	lines := bufio.NewScanner(said)
+	lines.Scan()
+	at = lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	return at, sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			t.Log(err)
+		case <-time.After(5 * time.Second):
+			t.Error("does not end")
+		}
+	})
+}
+
+// What is cut off by a reset must not look whole to a program that goes by the end of the stream.
+func TestResetIsNoEnd(t *testing.T) {
+	at, end := start(t)
+	defer end()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	through, err := proxy.SOCKS5("tcp", at, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reset := range []string{"program", "target"} {
+		program, err := through.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := program, target
+		if reset == "target" {
+			from, to = target, program
+		}
+		_, _ = io.WriteString(from, "half")
+		time.AfterFunc(100*time.Millisecond, func() {
+			_ = from.(interface{ SetLinger(int) error }).SetLinger(0)
+			from.Close()
+		})
+		if got, err := io.ReadAll(to); string(got) != "half" || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s resets: %q, %v; want half, and a reset", reset, got, err)
+		}
+		to.Close()
 	}
 }
 
