@@ -41,12 +41,12 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, w
 	}
 	defer far.Close()
 	fmt.Fprintf(log, "plait: SOCKS5 and HTTP proxy at %v\n", l.Addr())
+	ended, end := context.WithCancel(ctx)
+	defer end()
+	context.AfterFunc(ended, func() { l.Close() })
 	go func() {
-		select {
-		case <-ctx.Done():
-		case <-far.Ended():
-		}
-		l.Close()
+		<-far.Ended()
+		end()
 	}()
 	room := make(chan struct{}, maxPrograms)
 	for {
@@ -60,7 +60,12 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, w
 			time.Sleep(100 * time.Millisecond) // out of file descriptors, for instance
 			continue
 		}
-		room <- struct{}{}
+		select {
+		case room <- struct{}{}:
+		case <-ended.Done():
+			program.Close()
+			continue
+		}
 		go func() {
 			defer func() { <-room }()
 			defer program.Close()

@@ -127,6 +127,20 @@ func TestResetIsNoEnd(t *testing.T) {
 	}
 }
 
+// With as many programs as there may be, and one that waits, the proxy ends when it is told to.
+func TestEndsWhenFull(t *testing.T) {
+	at, end := start(t)
+	for range maxPrograms + 1 {
+		program, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer program.Close()
+	}
+	time.Sleep(500 * time.Millisecond) // until all are accepted
+	end()
+}
+
 func TestAsked(t *testing.T) {
 	for in, want := range map[string]string{
 		"\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50":                                "10.0.0.1:80",
