@@ -181,19 +181,25 @@ func (c *Conn) Read(p []byte) (int, error) {
 		default:
 		}
 		c.mu.Lock()
-		n, err := c.in.take(p)
-		if err == nil && n == 0 && c.err != nil {
-			err = c.err
+		var n int
+		err := c.err
+		if !errors.Is(err, net.ErrClosed) { // what the peer wrote before it closed can be read
+			if n, err = c.in.take(p); err == nil && n == 0 {
+				err = c.err
+			}
 		}
 		if n > 0 {
 			c.credit()
 		}
 		c.mu.Unlock()
-		if n > 0 || errors.Is(err, io.EOF) || len(p) == 0 {
+		if n > 0 || errors.Is(err, io.EOF) {
 			return n, err
 		}
 		if err != nil {
 			return 0, c.opError("read", err)
+		}
+		if len(p) == 0 {
+			return 0, nil
 		}
 		if c.readable.await(c.readDeadline, c.done) != nil {
 			return 0, c.opError("read", timeoutError{})
