@@ -35,13 +35,13 @@ func push(t *testing.T, opt Options, to string, sources ...string) (*Progress, [
 	return p, problems, err
 }
 
-func pull(t *testing.T, to string, sources ...string) (*Progress, []Problem, error) {
+func pull(t *testing.T, opt Options, to string, sources ...string) (*Progress, []Problem, error) {
 	t.Helper()
 	near, far := net.Pipe()
 	go func() { _ = Serve(far, nil); far.Close() }()
 	var problems []Problem
 	p := NewProgress(func(p Problem) { problems = append(problems, p) })
-	err := Pull(near, sources, to, Options{}, p)
+	err := Pull(near, sources, to, opt, p)
 	near.Close()
 	return p, problems, err
 }
@@ -152,7 +152,7 @@ func TestPushAndPullTrees(t *testing.T) {
 	if !p.TotalKnown.Load() || p.Bytes.Load() != p.TotalBytes.Load() || p.Files.Load() != p.TotalFiles.Load() {
 		t.Errorf("%d of %d bytes, %d of %d files", p.Bytes.Load(), p.TotalBytes.Load(), p.Files.Load(), p.TotalFiles.Load())
 	}
-	if p, problems, err = pull(t, filepath.Join(to, "other"), filepath.Join(to, "tree")); err != nil || len(problems) > 0 {
+	if p, problems, err = pull(t, Options{}, filepath.Join(to, "other"), filepath.Join(to, "tree")); err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
 	}
 	same(t, from, filepath.Join(to, "other"))
@@ -305,16 +305,26 @@ func TestChecksum(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	check := func(how, want string, sent int64, kept uint64, p *Progress, problems []Problem, err error) {
+		t.Helper()
+		if got, _ := os.ReadFile(b); string(got) != want || p.SentBytes.Load() != sent || err != nil || len(problems) > 0 {
+			t.Errorf("%s: %q, %d bytes sent, %v, %v", how, got, p.SentBytes.Load(), problems, err)
+		}
+		if p.Kept.Load() != kept || p.Copied.Load() != 1-kept || p.Bytes.Load() != 5 {
+			t.Errorf("%s: %d files there before, %d copied, %d bytes; want %d, %d, 5", how, p.Kept.Load(), p.Copied.Load(), p.Bytes.Load(), kept, 1-kept)
+		}
+	}
 	for _, c := range []struct {
 		opt  Options
 		want string
 		sent int64
-	}{{Options{}, "wrong", 0}, {Options{Checksum: true}, "right", 5}, {Options{Checksum: true}, "right", 0}} {
+		kept uint64
+	}{{Options{}, "wrong", 0, 1}, {Options{Checksum: true}, "right", 5, 0}, {Options{Checksum: true}, "right", 0, 1}} {
 		p, problems, err := push(t, c.opt, to, a)
-		if got, _ := os.ReadFile(b); string(got) != c.want || p.SentBytes.Load() != c.sent || err != nil || len(problems) > 0 {
-			t.Errorf("%+v: %q, %d bytes sent, %v, %v", c.opt, got, p.SentBytes.Load(), problems, err)
-		}
+		check(fmt.Sprintf("%+v", c.opt), c.want, c.sent, c.kept, p, problems, err)
 	}
+	p, problems, err := pull(t, Options{Checksum: true}, to, a)
+	check("pull", "right", 0, 1, p, problems, err)
 }
 
 // A sender may send anything. Nothing appears outside of the destination.

@@ -57,7 +57,8 @@ func (rc *receiver) ask(in *incoming) error {
 			if err != nil {
 				return rc.refuse(in.entry, in.name, err)
 			}
-			rc.progress.settle(before, in.Size)
+			rc.progress.settle(before)
+			rc.progress.Bytes.Add(in.Size)
 			return rc.s.send(msgKept, kept{ID: in.ID, Before: true})
 		}
 	}

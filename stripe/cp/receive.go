@@ -232,7 +232,7 @@ func (rc *receiver) refuse(e entry, name string, err error) error {
 		why += "; nothing below it is copied"
 	}
 	if e.Kind == isFile {
-		rc.progress.settle(failed, e.Size)
+		rc.progress.settle(failed)
 	}
 	return rc.tell(problem{ID: e.ID, Path: file, Why: why})
 }
@@ -246,7 +246,7 @@ func (rc *receiver) tell(p problem) error {
 // leave answers an entry that is not copied for a reason the user knows.
 func (rc *receiver) leave(e entry) error {
 	if e.Kind == isFile {
-		rc.progress.settle(failed, e.Size)
+		rc.progress.settle(failed)
 	}
 	return rc.s.send(msgProblem, problem{ID: e.ID})
 }

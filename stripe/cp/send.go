@@ -41,7 +41,8 @@ type wanted struct {
 // offered is an entry and where it is.
 type offered struct {
 	entry
-	file string
+	file   string
+	wanted bool // its bytes are counted as it is sent
 }
 
 // runSender copies the sources to the receiver at the other end.
@@ -96,6 +97,10 @@ func (se *sender) runHear() error {
 			}
 			se.mu.Lock()
 			se.wanted = append(se.wanted, wanted{w, false})
+			if o, ok := se.open[w.ID]; ok {
+				o.wanted = true
+				se.open[w.ID] = o
+			}
 			excess := len(se.wanted) > 2*maxOpen
 			se.mu.Unlock()
 			if excess {
@@ -144,7 +149,10 @@ func (se *sender) settle(id uint64, how outcome) error {
 		return fmt.Errorf("%w: an answer to nothing", errBroken)
 	}
 	if o.Kind == isFile {
-		se.progress.settle(how, o.Size)
+		se.progress.settle(how)
+		if how == before && !o.wanted {
+			se.progress.Bytes.Add(o.Size)
+		}
 	}
 	return nil
 }
@@ -165,15 +173,14 @@ func outcomeOf(there bool) outcome {
 	return copied
 }
 
-// settle counts a file that is done with. What was sent of it has been counted.
-func (p *Progress) settle(how outcome, size int64) {
+// settle counts a file that is done with.
+func (p *Progress) settle(how outcome) {
 	p.Files.Add(1)
 	switch how {
 	case copied:
 		p.Copied.Add(1)
 	case before:
 		p.Kept.Add(1)
-		p.Bytes.Add(size)
 	}
 }
 

@@ -51,8 +51,8 @@ func (rc *receiver) settle(in *incoming, err error) error {
 		in.drop(false)
 		return rc.refuse(in.entry, in.name, err)
 	}
-	rc.progress.settle(copied, in.Size)
-	return rc.s.send(msgKept, kept{ID: in.ID})
+	rc.progress.settle(outcomeOf(in.adopt))
+	return rc.s.send(msgKept, kept{ID: in.ID, Before: in.adopt})
 }
 
 // create makes a new file that has no name until it is complete. That is less work than a part: nobody else can come upon it. It fails where a

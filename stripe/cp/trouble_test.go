@@ -105,7 +105,7 @@ func diskFull(t *testing.T, files map[string]int) {
 	}
 	for way, run := range map[string]func() (*Progress, []Problem, error){
 		"push": func() (*Progress, []Problem, error) { return push(t, Options{}, disk, from) },
-		"pull": func() (*Progress, []Problem, error) { return pull(t, disk, from) },
+		"pull": func() (*Progress, []Problem, error) { return pull(t, Options{}, disk, from) },
 	} {
 		if err := syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=3m"); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestSourceJustWritten(t *testing.T) {
 	if err := os.Chtimes(file, at, at); err != nil {
 		t.Fatal(err)
 	}
-	f, err := offered{entry{MTime: at.UnixNano()}, file}.open()
+	f, err := offered{entry: entry{MTime: at.UnixNano()}, file: file}.open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestManyRefusedUnasked(t *testing.T) {
 	}
 	for i, e := range entries {
 		e.ID = uint64(i + 1)
-		if err := se.offer(offered{e, big}); err != nil {
+		if err := se.offer(offered{entry: e, file: big}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -104,7 +104,7 @@ func (se *sender) walk(source int, top string, id *uint64, t *total) error {
 			t.Bytes += e.Size
 		}
 		e.ID, e.Source, e.Path = *id, source, below(top, file)
-		return se.offer(offered{e, file})
+		return se.offer(offered{entry: e, file: file})
 	})
 }
 
