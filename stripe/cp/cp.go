@@ -98,9 +98,9 @@ func asked(sources []string, to string, opt Options) (request, error) {
 	info, err := os.Stat(to)
 	within := err == nil && info.IsDir() || r.Into
 	for _, s := range sources {
-		name := nameOf(s)
-		if name == ".." || name == "/" {
-			return r, fmt.Errorf("%s: has no name to give it here; name the directory itself", s)
+		name, err := nameHere(s)
+		if err != nil {
+			return r, err
 		}
 		at := to
 		if within {
@@ -119,6 +119,15 @@ func nameOf(source string) string {
 		source = "." + source[1:]
 	}
 	return path.Base(path.Clean(source))
+}
+
+// nameHere is the name a source of the other end has at this one.
+func nameHere(source string) (string, error) {
+	name := nameOf(source)
+	if name == ".." || name == "/" {
+		return "", fmt.Errorf("%s: has no name to give it here; name the directory itself", source)
+	}
+	return name, nil
 }
 
 func there(file string) bool {

@@ -52,6 +52,9 @@ func Parse(args []string) (Job, error) {
 			return j, fmt.Errorf("%s and %s would both be %s in %s; copy them one at a time, to different places", other, a, name, args[last])
 		}
 		named[name] = a
+		if _, err := nameHere(source); err != nil && host != "" {
+			return j, err
+		}
 	}
 	switch {
 	case j.Host != "" && toHost != "":
