@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -30,8 +31,10 @@ func newPipe() *cobra.Command {
 				return errors.New("pipe: the command is empty; give one after the host, such as: plait pipe server cat file")
 			}
 			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt)}
-			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
+			var watching sync.WaitGroup
+			watch := func(conn *stripe.Conn) { watching.Go(func() { text.Watch(conn) }) }
 			status, err := pipe.Run(c.Context(), args[0], command, c.InOrStdin(), c.OutOrStdout(), opt, watch)
+			watching.Wait() // it has something to say at the end
 			if err != nil {
 				return copied(err)
 			}

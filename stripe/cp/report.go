@@ -88,9 +88,11 @@ func (t *Text) Progress(s Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.started.IsZero() {
-		t.started, t.told = time.Now(), map[string]string{}
+		t.started = time.Now()
 	}
-	t.tellLinks(s)
+	if time.Since(t.started) >= linkGrace {
+		t.tellLinks(s)
+	}
 	if t.Columns == 0 || t.Quiet {
 		return
 	}
@@ -113,13 +115,13 @@ func (t *Text) Progress(s Snapshot) {
 	t.drawn = true
 }
 
-// linkGrace is how long a link may take before its want of a path is told.
+// linkGrace is how long a link may take before its want of a path is told, unless the connection ends before.
 const linkGrace = 3 * time.Second
 
 // tellLinks says when a link that was asked for cannot be used, and when it can again.
 func (t *Text) tellLinks(s Snapshot) {
-	if time.Since(t.started) < linkGrace {
-		return
+	if t.told == nil {
+		t.told = map[string]string{}
 	}
 	for _, l := range s.Links {
 		if !t.Named[l.Name] {
@@ -150,18 +152,23 @@ func (t *Text) Watch(c *stripe.Conn) {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
+		over := false
 		select {
 		case <-c.Done():
-			return
+			over = true
 		case <-tick.C:
 		}
+		s := Snapshot{Links: c.Stats()}
 		t.mu.Lock()
 		newest := t.watched == c
+		if newest && over {
+			t.tellLinks(s)
+		}
 		t.mu.Unlock()
-		if !newest {
+		if !newest || over {
 			return
 		}
-		t.Progress(Snapshot{Links: c.Stats()})
+		t.Progress(s)
 	}
 }
 

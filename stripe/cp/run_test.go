@@ -42,7 +42,7 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// A stream says which of the links asked for it cannot use, as a copy does.
+// A stream says which of the links asked for it cannot use, as a copy does: after a while, or at its end if that comes sooner.
 func TestWatch(t *testing.T) {
 	a, b := stripe.NewKey(), stripe.NewKey()
 	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
@@ -51,20 +51,25 @@ func TestWatch(t *testing.T) {
 	}
 	defer l.Close()
 	links := map[string]stripe.Policy{"lo": {}, "gone0": {}}
-	conn, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}, Links: links}, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	for what, early := range map[string]time.Duration{"long": linkGrace, "short": 0} {
+		conn, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}, Links: links}, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, out := io.Pipe()
+		text := &Text{Out: out, Named: map[string]bool{"lo": true, "gone0": true}, started: time.Now().Add(-early)}
+		ended := make(chan struct{})
+		go func() { defer close(ended); text.Watch(conn); out.Close() }()
+		if early == 0 {
+			conn.Abort()
+		}
+		line, err := bufio.NewReader(said).ReadString('\n')
+		if !strings.HasPrefix(line, "plait: link gone0 is not used: ") {
+			t.Errorf("%s: %q, %v", what, line, err)
+		}
+		conn.Abort()
+		<-ended
 	}
-	said, out := io.Pipe()
-	text := &Text{Out: out, Named: map[string]bool{"lo": true, "gone0": true}, started: time.Now().Add(-linkGrace), told: map[string]string{}}
-	ended := make(chan struct{})
-	go func() { defer close(ended); text.Watch(conn) }()
-	line, err := bufio.NewReader(said).ReadString('\n')
-	if !strings.HasPrefix(line, "plait: link gone0 is not used: ") {
-		t.Errorf("%q, %v", line, err)
-	}
-	conn.Abort()
-	<-ended
 }
 
 // A program that reads JSON hears of the end, also when there was no connection; people hear of the error alone.
