@@ -42,7 +42,7 @@ type dialer struct {
 	created bool   // the listener knows the session
 	paths   uint32 // numbers given
 	targets map[pair]*target
-	missing map[string]string // links that are named and not there
+	missing map[string]string // links that are named and cannot be tried, and why
 }
 
 // target is a pair that is to have a path.
@@ -217,16 +217,20 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.missing = map[string]string{}
+	wanted, all := map[pair]way{}, ways(links, d.peers())
 	for name := range d.cfg.Links {
-		if !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }) {
+		begins := func(w way) bool { return w.link == name }
+		switch {
+		case !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }):
 			d.missing[name] = "there is no such interface, or it is down, or has no address"
-		} else if d.cfg.spent(name) && !d.begun(name) {
+		case !slices.ContainsFunc(all, begins):
+			d.missing[name] = "it has no address of the same family as one of the peer's"
+		case d.cfg.spent(name) && !d.begun(name):
 			d.missing[name] = "it has reached its cap"
-			links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return l.Name == name })
+			all = slices.DeleteFunc(all, begins)
 		}
 	}
-	wanted := map[pair]way{}
-	for _, w := range choose(ways(links, d.peers()), d.works, func(p pair) bool { return d.doubtful(p, now) }) {
+	for _, w := range choose(all, d.works, func(p pair) bool { return d.doubtful(p, now) }) {
 		wanted[w.pair] = w
 	}
 	for p, t := range d.targets {

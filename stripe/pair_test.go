@@ -59,3 +59,12 @@ func TestListenerTellsNonsense(t *testing.T) {
 		t.Error("a connection with a peer that has no address")
 	}
 }
+
+// A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.
+func TestNoAddressOfTheFamily(t *testing.T) {
+	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, hosts: []Peer{{"host", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
+	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
+	if got := d.failures()["wwan0"]; !strings.Contains(got, "same family") {
+		t.Errorf("wwan0: %q", got)
+	}
+}
