@@ -198,6 +198,29 @@ func testDeadline(t *testing.T, over Carrier) {
 	}
 }
 
+// However all addresses are written, both families are listened on.
+func TestListenEverywhere(t *testing.T) { overEach(t, testListenEverywhere) }
+
+func testListenEverywhere(t *testing.T, over Carrier) {
+	for _, at := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		a, b := NewKey(), NewKey()
+		l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Carrier: over}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		for _, to := range []string{"127.0.0.1", "::1"} {
+			to := netip.AddrPortFrom(netip.MustParseAddr(to), addrPort(l.Addr()).Port()).String()
+			conn, err := Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}, Carrier: over}, to)
+			if err != nil {
+				t.Errorf("listener at %s: %v", at, err)
+				continue
+			}
+			conn.Abort()
+		}
+	}
+}
+
 // A name has addresses of both families, the listener may have one.
 func TestDialTriesEachAddress(t *testing.T) { overEach(t, testDialTriesEachAddress) }
 

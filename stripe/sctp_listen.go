@@ -35,9 +35,10 @@ func (sctpCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	a := &sctpAcceptor{conf: conf, arrived: make(chan *net.TCPConn), ctx: ctx, stop: stop, sockets: map[netip.Addr]net.Listener{}}
 	host, _ := netip.AddrFromSlice(at.IP) // not valid: all
-	a.at = netip.AddrPortFrom(host.Unmap(), uint16(at.Port))
+	host = host.Unmap()
+	a.at = netip.AddrPortFrom(host, uint16(at.Port))
 	if host.IsValid() && !host.IsUnspecified() {
-		err = a.open(a.at.Addr())
+		err = a.open(host)
 	} else {
 		a.at = netip.AddrPortFrom(netip.IPv6Unspecified(), a.at.Port())
 		if err = a.follow(); err == nil {
