@@ -52,6 +52,17 @@ func Links() ([]Link, error) {
 	return append(links, loopback...), nil
 }
 
+// addresses are those of this host, on links that are down and of any kind, too.
+func addresses() (map[netip.Addr]bool, error) {
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	have := map[netip.Addr]bool{}
+	for _, a := range addrs {
+		addr, _ := netip.AddrFromSlice(a.IP)
+		have[addr.Unmap()] = true
+	}
+	return have, err
+}
+
 // usable is the address if one can send from it: not one that is being checked or on its way out, nor one that is only good
 // on its own link.
 func usable(a netlink.Addr) netip.Prefix {

@@ -101,7 +101,8 @@ func (a *sctpAcceptor) runAccept(l net.Listener) {
 	}
 }
 
-// follow has a socket at each address of this host, and none at others.
+// follow has a socket at each address of a link, for as long as this host has the address: if the link loses its carrier, the others lead to
+// it, and a dialer that has moved knows no other.
 func (a *sctpAcceptor) follow() error {
 	links, err := Links()
 	if err != nil {
@@ -109,18 +110,17 @@ func (a *sctpAcceptor) follow() error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	have := map[netip.Addr]bool{}
 	var failed error
 	for _, l := range links {
 		for _, p := range l.Addrs {
-			have[p.Addr()] = true
 			if a.sockets[p.Addr()] == nil && a.ctx.Err() == nil {
 				failed = cmp.Or(failed, a.open(p.Addr()))
 			}
 		}
 	}
+	have, err := addresses()
 	for addr, l := range a.sockets {
-		if !have[addr] {
+		if err == nil && !have[addr] {
 			l.Close()
 			delete(a.sockets, addr)
 		}
