@@ -36,7 +36,7 @@ func carriersHere() []Carrier {
 
 func TestKernelHasSCTP(t *testing.T) {
 	if !slices.Contains(carriersHere(), SCTP) {
-		t.Skip("this kernel has no SCTP, so no test runs over it; as root: modprobe sctp")
+		t.Skip("this kernel has no SCTP, so tests over it run in TestSCTPInGuest alone; as root: modprobe sctp")
 	}
 }
 
