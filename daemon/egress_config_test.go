@@ -66,7 +66,7 @@ func TestReadEgress(t *testing.T) {
 func TestAOSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	r := Reflector{Address: netip.MustParseAddr("192.0.2.2"), AOKeys: []AOKey{{file, bgp.AOKey{SendID: 1, ReceiveID: 2, Algorithm: bgp.HMACSHA1}}}}
-	for text, want := range map[string]string{"secret\nother": "", "": "expected 1 to 80 bytes in its first line", strings.Repeat("x", 81): "expected 1 to 80 bytes in its first line"} {
+	for text, want := range map[string]string{"secret\nother": "", "secret\r\n": "", "": "expected 1 to 80 bytes in its first line", strings.Repeat("x", 81): "expected 1 to 80 bytes in its first line"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

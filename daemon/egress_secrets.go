@@ -42,6 +42,7 @@ func secret(what, file string) (string, error) {
 		return "", fmt.Errorf("read the %s: %w", what, err)
 	}
 	line, _, _ := strings.Cut(string(b), "\n")
+	line = strings.TrimSuffix(line, "\r") // of a file that came from Windows: nobody sees it, and the session does not come up
 	if line == "" || len(line) > 80 {
 		return "", fmt.Errorf("read the %s: %s: expected 1 to 80 bytes in its first line", what, file)
 	}
