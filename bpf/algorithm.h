@@ -111,8 +111,8 @@ static __always_inline void algorithm_cong_avoid(struct sock *sk, struct plait_s
 	}
 }
 
-/* Round trips are no longer what they were: their extremes are found anew. */
-static __always_inline void algorithm_forget_rtt(const struct tcp_sock *tp, struct plait_sock *s)
+/* Round trips are no longer what they were, but rtt_us for now: their extremes are found anew. */
+static __always_inline void algorithm_forget_rtt(struct plait_sock *s, __u32 rtt_us)
 {
 	switch (s->algorithm) {
 	case PLAIT_CUBIC: ((struct cubic *)s->private)->min_rtt_us = 0; break;
@@ -120,7 +120,7 @@ static __always_inline void algorithm_forget_rtt(const struct tcp_sock *tp, stru
 	case PLAIT_HYBLA: ((struct hybla *)s->private)->rho_8ths = 0; break;
 	case PLAIT_VEGAS: ((struct vegas *)s->private)->base_rtt_us = VEGAS_NO_RTT_US; break;
 	case PLAIT_WESTWOOD: ((struct westwood *)s->private)->reset_min_rtt = 1; break;
-	case PLAIT_BBR: ((struct bbr *)s->private)->min_rtt_us = srtt_us(tp); break;
+	case PLAIT_BBR: ((struct bbr *)s->private)->min_rtt_us = rtt_us; break;
 	}
 }
 
@@ -138,6 +138,12 @@ static __always_inline void algorithm_hasten(struct plait_sock *s, __u32 us)
 static __always_inline bool sets_rate(__u8 algorithm)
 {
 	return algorithm == PLAIT_BBR || algorithm == PLAIT_BURST;
+}
+
+/* The flow does not know yet what the path takes, and doubles what it sends: slow start, or BBR's STARTUP. */
+static __always_inline bool algorithm_opens(const struct tcp_sock *tp, const struct plait_sock *s)
+{
+	return s->algorithm == PLAIT_BBR ? !((const struct bbr *)s->private)->full_bw_reached : in_slow_start(tp);
 }
 
 #endif

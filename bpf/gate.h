@@ -41,7 +41,7 @@ static __noinline int fair_enter(struct sock *sk, struct plait_sock *s, struct p
 	grown = !n->closed && in_slow_start(tp); /* its window is one of the shorter round trip */
 	n->closed = 0;
 	s->lead_us = lead_us;
-	algorithm_forget_rtt(tp, s);
+	algorithm_forget_rtt(s, srtt_us(tp));
 	if (sets_rate(s->algorithm))
 		return 0;
 	f->cwnd = grown ? fair_native(tp, s, f, tp->snd_cwnd) : tp->snd_cwnd;
@@ -72,7 +72,7 @@ static __noinline int fair_leave(struct sock *sk, struct plait_sock *s, struct f
 	s->lead_us = 0;
 	s->min_rtt_us = srtt_us(tp);
 	s->min_rtt_past_us = 0;
-	algorithm_forget_rtt(tp, s);
+	algorithm_forget_rtt(s, s->min_rtt_us);
 	return 0;
 }
 
@@ -92,7 +92,7 @@ static __noinline int fair_close(struct sock *sk, struct plait_sock *s, struct p
 	s->min_rtt_us = min_rtt_us(s) + s->lead_us;
 	s->min_rtt_past_us = 0;
 	s->lead_us = 0;
-	algorithm_forget_rtt(tp, s);
+	algorithm_forget_rtt(s, s->min_rtt_us);
 	return 0;
 }
 
@@ -156,19 +156,19 @@ static __noinline int fair_wait(struct sock *sk, struct plait_sock *s, struct pl
 	if ((__s64)(tp->tcp_mstamp - n->at_us) > FAIR_FRESH_US || n->lead_us < FAIR_LEAD_MIN_US || n->lead_us < srtt_us(tp) >> FAIR_LEAD_SHIFT ||
 	    ca_state(sk) > TCP_CA_Disorder)
 		return 0;
-	if (!n->closed || sets_rate(s->algorithm))
+	if (!n->closed || s->algorithm == PLAIT_BURST)
 		return fair_enter(sk, s, n, min(n->lead_us, (__u32)FAIR_LEAD_MAX_US));
-	if (n->lead_us <= FAIR_LEAD_MAX_US && fair_quiet(s, f) && (in_slow_start(tp) || (f->had_most && tp->snd_cwnd < f->before_loss)))
+	if (n->lead_us <= FAIR_LEAD_MAX_US && fair_quiet(s, f) && (algorithm_opens(tp, s) || (!sets_rate(s->algorithm) && f->had_most && tp->snd_cwnd < f->before_loss)))
 		return fair_enter(sk, s, n, n->lead_us);
 	return 0;
 }
 
-/* Copies can be closed out only if the time without ACKs that follows is no timeout. */
+/* Copies can be closed out only if the time without ACKs that follows is no timeout. BBR, where the queue is short, is in recovery nearly all the time. */
 static __always_inline bool fair_useless(struct sock *sk, const struct plait_sock *s, const struct fair *f)
 {
-	__u32 rto_us = srtt_us(tcp_sk(sk)) + FAIR_RTO_MIN_US;
+	__u32 rto_us = srtt_us(tcp_sk(sk)) + FAIR_RTO_MIN_US, most = s->algorithm == PLAIT_BBR ? TCP_CA_Recovery : TCP_CA_Disorder;
 
-	return !sets_rate(s->algorithm) && f->useless_us / FAIR_USELESS_ROUNDS > f->native_us && ca_state(sk) <= TCP_CA_Disorder && s->lead_us < rto_us - (rto_us >> 2);
+	return s->algorithm != PLAIT_BURST && f->useless_us / FAIR_USELESS_ROUNDS > f->native_us && ca_state(sk) <= most && s->lead_us < rto_us - (rto_us >> 2);
 }
 
 /* On every ACK of a subflow of which a lead was ever known. */
@@ -187,6 +187,8 @@ static __noinline int fair_update(struct sock *sk, struct plait_sock *s, struct 
 		return 0;
 	fair_hear(tp, s, f, n);
 	fair_round(s, f, rs);
+	if (s->algorithm == PLAIT_BBR && algorithm_opens(tp, s) && fair_quiet(s, f))
+		f->useless_us = 0; /* of windows fair_cong_avoid() says so */
 	if (fair_over(tp, s, f))
 		fair_leave(sk, s, f);
 	else if (fair_useless(sk, s, f))

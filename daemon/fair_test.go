@@ -125,7 +125,7 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 
 // newFair has a subflow beyond slow start whose ACKs come sooner, as far as plait knows. Slow start ends at about 500 packets, on a busy host once in a while at
 // thousands, which then are never the limit: such a connection is left for another.
-func newFair(t *testing.T, lead time.Duration) (h *host, c pair, tell func() fairState) {
+func newFair(t *testing.T, policy string, lead time.Duration) (h *host, c pair, tell func() fairState) {
 	h = newHost(t)
 	h.multipath = true
 	h.ip("-n " + h.ns + " link set lo mtu 1500")
@@ -139,7 +139,7 @@ func newFair(t *testing.T, lead time.Duration) (h *host, c pair, tell func() fai
 		}
 		return w < 1000 && w >= h.threshold(c.server)
 	})
-	k := h.loaded("fixed:reno")
+	k := h.loaded(policy)
 	h.in(func() error { return k.pass(passTake) })
 	tell = h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
 	tell()
@@ -147,20 +147,24 @@ func newFair(t *testing.T, lead time.Duration) (h *host, c pair, tell func() fai
 	return h, c, tell
 }
 
-// Beyond slow start nothing is gained by copies, and they are closed out.
+// Beyond slow start nothing is gained by copies, and they are closed out. BBR has no threshold of slow start, but knows what the path takes.
 func TestFairControlCloses(t *testing.T) {
-	h, c, tell := newFair(t, 40*time.Millisecond)
-	if s := tell(); s.Native == 0 {
-		t.Fatalf("the subflow was never under the fair control: %+v", s)
-	}
-	var s fairState
-	h.eventually(20*time.Second, "copies are closed out", func() bool {
-		h.transfers("under the fair control", c)
-		s = tell()
-		return s.Closed == 1
-	})
-	if w := h.window(c.server); w < s.Native/4 { // a loss or two may have been since; what it was given before is less
-		t.Errorf("closed out, the window is %d packets, and not the algorithm's: %+v", w, s)
+	for _, policy := range []string{"fixed:reno", "fixed:bbr"} {
+		t.Run(policy, func(t *testing.T) {
+			h, c, tell := newFair(t, policy, 40*time.Millisecond)
+			var s fairState
+			h.eventually(20*time.Second, "copies are closed out", func() bool {
+				h.transfers("under the fair control", c)
+				s = tell()
+				return s.Closed == 1
+			})
+			if s.Native == 0 {
+				t.Fatalf("the subflow was never under the fair control: %+v", s)
+			}
+			if w := h.window(c.server); policy == "fixed:reno" && w < s.Native/4 { // a loss or two may have been since; what it was given before is less
+				t.Errorf("closed out, the window is %d packets, and not the algorithm's: %+v", w, s)
+			}
+		})
 	}
 }
 
@@ -168,7 +172,7 @@ func TestFairControlCloses(t *testing.T) {
 // what is in flight. Its window is that share of the algorithm's. These come so much sooner that they are never closed out: what follows would be a timeout.
 func TestFairControl(t *testing.T) {
 	const lead = 200 * time.Millisecond
-	h, c, tell := newFair(t, lead)
+	h, c, tell := newFair(t, "fixed:reno", lead)
 	before := tell()
 	for range 5 { // on a busy host they take half a minute, and the connection is given one
 		h.transfers("under the fair control", c)
