@@ -1,16 +1,6 @@
 package stripe
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"plait.dev/plait/internal/rung"
@@ -18,47 +8,6 @@ import (
 
 // Few hosts have SCTP in their kernel. The lab's guest has: there, the tests that run over each carrier run over it.
 func TestSCTPInGuest(t *testing.T) {
-	rung.VM(t)
-	dir := t.TempDir()
-	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "tests"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	binary, err := os.ReadFile(filepath.Join(dir, "tests"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err = z.Write(binary); errors.Join(err, z.Close()) != nil {
-		t.Fatal(err)
-	}
-	var steps strings.Builder
-	for part := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(packed.Bytes())), 100_000) { // a command has up to 128 KB
-		fmt.Fprintf(&steps, "      - echo %s >> /tmp/tests.gz.64\n", part)
-	}
-	file := filepath.Join(dir, "sctp.yaml")
-	err = os.WriteFile(file, []byte(`name: sctp
-group: test
-question: Does a stream over SCTP do what one over TCP does?
-links:
-  line: {ends: [host, neighbour], rate_mbps: 10, delay_ms: 1, queue_packets: 10}
-nodes:
-  host:
-    run:
-`+steps.String()+`      - |
-        cd /tmp && base64 -d tests.gz.64 | gunzip > tests && chmod +x tests
-        PLAIT_TEST=netns ./tests -test.v -test.run '^Test(KernelHasSCTP|BothWays|Close.*|Deadline|Dial.*|Host.*|Listen.*|Strangers.*|TooMany.*)$/^sctp$' -test.skip BlocksUDP -test.timeout 110s > said && ! grep SKIP said || { uname -r; grep -v -e PASS -e === said; exit 1; } >&2
-apps:
-  probe: {type: ping, from: host, to: neighbour, gap_ms: 1, count: 1}
-bounds:
-  - {expect: probe.lost_percent == 0, because: the tests ran before}
-`), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("go", "run", "../cmd/plait", "lab", "run", file).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out[max(0, len(out)-3000):]) // the parts of the file are before what the tests say
-	}
+	rung.Guest(t, "6.12", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.skip BlocksUDP -test.run "+
+		"'^Test(KernelHasSCTP|BothWays|Close.*|Deadline|Dial.*|Host.*|Listen.*|Strangers.*|TooMany.*)$/^sctp$'")
 }

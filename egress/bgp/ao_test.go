@@ -1,15 +1,8 @@
 package bgp
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -204,46 +197,8 @@ func TestAORollover(t *testing.T) {
 
 // The tests above in the lab's machine of the kernel that has TCP-AO.
 func TestAOInGuest(t *testing.T) {
-	rung.VM(t)
-	dir := t.TempDir()
 	files, err := filepath.Glob("*.go")
 	must(t, err)
 	files = slices.DeleteFunc(files, func(f string) bool { return f == "gobgp_test.go" || f == "bench_test.go" }) // gobgp's server would make it three times as large
-	build := exec.Command("go", append([]string{"test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "tests")}, files...)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	binary, err := os.ReadFile(filepath.Join(dir, "tests"))
-	must(t, err)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err = z.Write(binary)
-	must(t, errors.Join(err, z.Close()))
-	var steps strings.Builder
-	for part := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(packed.Bytes())), 100_000) { // a command has up to 128 KB
-		fmt.Fprintf(&steps, "      - echo %s >> /tmp/tests.gz.64\n", part)
-	}
-	file := filepath.Join(dir, "tcp-ao.yaml")
-	must(t, os.WriteFile(file, []byte(`name: tcp-ao
-group: test
-question: Do sessions with TCP-AO come up, and no others?
-kernel: "7.2"
-links:
-  line: {ends: [host, neighbour], rate_mbps: 10, delay_ms: 1, queue_packets: 10}
-nodes:
-  host:
-    run:
-`+steps.String()+`      - |
-        ip link set lo up
-        cd /tmp && base64 -d tests.gz.64 | gunzip > tests && chmod +x tests
-        ./tests -test.v -test.run '^TestAO(|Layout|Missing|Rollover)$$' > said && ! grep SKIP said || { uname -r; grep -v -e PASS -e === said; exit 1; } >&2
-apps:
-  probe: {type: ping, from: host, to: neighbour, gap_ms: 1, count: 1}
-bounds:
-  - {expect: probe.lost_percent == 0, because: the tests ran before}
-`), 0o644))
-	if out, err := exec.Command("go", "run", "../../cmd/plait", "lab", "run", file).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out[max(0, len(out)-3000):]) // the parts of the file are before what the tests say
-	}
+	rung.Guest(t, "7.2", "./tests -test.v -test.run '^TestAO(|Layout|Missing|Rollover)$'", files...)
 }
