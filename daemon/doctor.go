@@ -110,7 +110,8 @@ func checkKernel(types *btf.Spec, err error) []Check {
 func checkTracing(err error) Check {
 	if err != nil {
 		return Check{"comparison", Warn, "programs cannot be put at the entry of kernel functions: " + firstLine(err),
-			"plait works, but bursts of held-out connections are not timed, so nothing tells whether it helps; use a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
+			"plait works, but bursts of held-out connections are not timed, so nothing tells whether it helps; where the kernel lacks what it takes, " +
+				"use one with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"}
 	}
 	return Check{"comparison", OK, "bursts of held-out connections can be timed", ""}
 }
@@ -164,6 +165,15 @@ func checkIdle(value string) Check {
 
 func checkQdisc(name string) Check {
 	return Check{"queueing discipline", Info, name + " by default; plait paces by itself, with fq and without", ""}
+}
+
+// checkLevers is about what only some hosts need. To find out takes the rights that plait itself needs: without them everything would be missing.
+func checkLevers(privileged bool, acks AckpathStatus, up bool) []Check {
+	if privileged {
+		return []Check{checkEgress(), checkAckpath(acks, up)}
+	}
+	const untried, do = "not known: trying needs the rights that plait itself needs", "run plait doctor as root"
+	return []Check{{"BGP exits", Info, untried, do}, {"copied ACKs", Info, untried, do}}
 }
 
 // checkEgress is about what only hosts with BGP exits need.
@@ -227,6 +237,7 @@ func setting(path string) string {
 func Doctor(control string) []Check {
 	status := setting("/proc/self/status")
 	checks := []Check{checkPrivilege(status)}
+	privileged := Usable(checks)
 	types, err := btf.LoadKernelSpec()
 	checks = append(checks, checkKernel(types, err)...)
 	if Usable(checks) {
@@ -239,10 +250,9 @@ func Doctor(control string) []Check {
 	if err == nil {
 		acks, _ = Client(control).Ackpath("") // one of an older version knows nothing of it
 	}
+	checks = append(checks, checkUp(registered(), linked, s.Version, err))
+	checks = append(checks, checkLevers(privileged, acks, err == nil)...)
 	return append(checks,
-		checkUp(registered(), linked, s.Version, err),
-		checkEgress(),
-		checkAckpath(acks, err == nil),
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),
 		checkQdisc(setting("/proc/sys/net/core/default_qdisc")))
