@@ -223,7 +223,7 @@ func (c *ControlClient) unanswered(what string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("ask plait on %s: %w; run this as root", c.path, fs.ErrPermission)
 	}
-	return fmt.Errorf("ask for %s on %s: %w; plait may have ended meanwhile: see its log", what, c.path, err)
+	return fmt.Errorf("ask for %s on %s: %w: %w; plait may have ended meanwhile: see its log", what, c.path, ErrNoAnswer, err)
 }
 
 // refusal is the error the daemon tells.

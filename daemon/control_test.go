@@ -206,6 +206,24 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
+// A daemon that ends before it has answered: what was asked for was no mistake.
+func TestAnswerCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+	}()
+	if err := Client(path).Reload(); !errors.Is(err, ErrNoAnswer) || !strings.HasSuffix(err.Error(), "plait may have ended meanwhile: see its log") {
+		t.Errorf("got %v, want that there was no answer", err)
+	}
+}
+
 func TestNotRunning(t *testing.T) {
 	want := "ask for status on /nonexistent/control: plait is not up; start it with `plait up`"
 	if _, err := Client("/nonexistent/control").Status(); !errors.Is(err, ErrNotRunning) || err.Error() != want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -138,6 +139,19 @@ func TestPrintUp(t *testing.T) {
 				t.Errorf("%s: got\n%swant %q in it", control, &out, line)
 			}
 		}
+	}
+}
+
+// Status 2 is for what the caller has got wrong alone.
+func TestUnanswered(t *testing.T) {
+	for err, want := range map[error]int{daemon.ErrNotRunning: exitNotUp, daemon.ErrNoAnswer: 1, fs.ErrPermission: 1} {
+		var e *exit
+		if !errors.As(unanswered(fmt.Errorf("ask: %w", err)), &e) || e.status != want {
+			t.Errorf("%v: got %+v, want status %d", err, e, want)
+		}
+	}
+	if mistake := errors.New("plait.yaml:1:1: colour: unknown key"); unanswered(mistake) != mistake {
+		t.Error("what the daemon refuses is not bad input")
 	}
 }
 

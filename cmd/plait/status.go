@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func unanswered(err error) error {
 	switch {
 	case errors.Is(err, daemon.ErrNotRunning):
 		return &exit{exitNotUp, err}
-	case errors.Is(err, daemon.ErrNoAnswer):
+	case errors.Is(err, daemon.ErrNoAnswer), errors.Is(err, fs.ErrPermission):
 		return &exit{1, err}
 	}
 	return err
