@@ -132,6 +132,14 @@ func (x Egress) unplugged() string {
 	return ""
 }
 
+// untimed warns that nothing is compared, where there is anything to compare.
+func (c Config) untimed(tracing error) string {
+	if tracing == nil || !c.takes() {
+		return ""
+	}
+	return "bursts of held-out connections cannot be timed, so there is no comparison: " + firstLine(tracing)
+}
+
 // Status implements Controlled.
 func (d *Daemon) Status() Status {
 	d.mu.Lock()
@@ -144,7 +152,9 @@ func (d *Daemon) Status() Status {
 	}
 	if d.kernel.tracing != nil {
 		s.Tracing = d.kernel.tracing.Error()
-		s.Warnings = append(s.Warnings, "bursts of held-out connections cannot be timed, so there is no comparison: "+firstLine(d.kernel.tracing))
+	}
+	if why := d.config.untimed(d.kernel.tracing); why != "" {
+		s.Warnings = append(s.Warnings, why)
 	}
 	if !d.kernel.linked {
 		s.Warnings = append(s.Warnings, "this kernel (before 6.4) keeps the congestion control registered if the daemon is killed; plait down removes it")

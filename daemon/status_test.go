@@ -91,3 +91,18 @@ func TestUnplugged(t *testing.T) {
 		}
 	}
 }
+
+// That nothing can be compared is of no interest where no connection is taken.
+func TestUntimed(t *testing.T) {
+	c, refusal := DefaultConfig(), errors.New("no tracing\nof anything")
+	if got := c.untimed(refusal); !strings.HasSuffix(got, ": no tracing") {
+		t.Errorf("got %q, want the reason", got)
+	}
+	if got := c.untimed(nil); got != "" {
+		t.Errorf("got %q of a kernel that can", got)
+	}
+	c.Congestion.Mode = Off
+	if got := c.untimed(refusal); got != "" {
+		t.Errorf("got %q with congestion off", got)
+	}
+}

@@ -140,6 +140,14 @@ func TestPrintUp(t *testing.T) {
 			}
 		}
 	}
+	for _, mode := range []daemon.Mode{daemon.Off, daemon.Observe} {
+		var out strings.Builder
+		s := standIn{}.Status()
+		s.Mode = mode
+		if printUp(&out, s, "", "/log"); strings.Contains(out.String(), "return to") {
+			t.Errorf("mode %s: connections that nobody has taken return: got\n%s", mode, &out)
+		}
+	}
 }
 
 // Status 2 is for what the caller has got wrong alone.

@@ -255,7 +255,9 @@ func printUp(out io.Writer, s daemon.Status, where, log string) {
 	}
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
-	fmt.Fprintf(out, "  they return to %s with plait down%s, or by themselves if plait dies\n", s.Default, where)
+	if s.Mode == daemon.On || s.Rules > 0 { // else none has left it
+		fmt.Fprintf(out, "  they return to %s with plait down%s, or by themselves if plait dies\n", s.Default, where)
+	}
 	if s.Egress != nil {
 		fmt.Fprintln(out, " ", exits(s.Egress))
 	}
