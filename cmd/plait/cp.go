@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -35,10 +37,21 @@ func (f *farFlags) options() (o ssh.Options, err error) {
 	if err := o.Carrier.Validate(); err != nil {
 		return o, err
 	}
+	if err := wrongAddress("listen", f.listen); err != nil {
+		return o, err
+	}
 	if f.links != "" {
 		o.Links, err = stripe.ParseLinks(f.links)
 	}
 	return o, err
+}
+
+// wrongAddress says what is wrong with a flag that is an address to listen at; on the far side that would be an answer of ssh.
+func wrongAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("--%s %s: expected an address and a port, or the port alone, such as 192.0.2.1:7788, [2001:db8::1]:7788 or :7788", flag, address)
+	}
+	return nil
 }
 
 // named are the links the user asked for.

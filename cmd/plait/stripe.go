@@ -36,6 +36,9 @@ func newStripeProxy() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := wrongAddress("at", at); err != nil {
+				return err
+			}
 			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt)}
 			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
 			return copied(proxy.Run(c.Context(), args[0], at, opt, c.ErrOrStderr(), watch))

@@ -31,7 +31,7 @@ const (
 func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
-		return fmt.Errorf("proxy: %w", err)
+		return fmt.Errorf("proxy: %w; choose another address or port with --at", err)
 	}
 	defer l.Close()
 	opt.Many = true

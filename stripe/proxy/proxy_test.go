@@ -30,6 +30,18 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// Two proxies cannot have one port; the second says how to give it another.
+func TestPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := Run(t.Context(), "host", l.Addr().String(), ssh.Options{}, io.Discard, nil); err == nil || !strings.HasSuffix(err.Error(), "; choose another address or port with --at") {
+		t.Errorf("got %v, want what to do", err)
+	}
+}
+
 func TestProgramsGoThrough(t *testing.T) {
 	body := strings.Repeat("over every link ", 100000)
 	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
