@@ -58,6 +58,9 @@ type text struct {
 
 // rendered makes the texts of one kind of file, for all routers that have it.
 func rendered(config, file string) (texts []text, err error) {
+	if _, err := os.Stat(config); err != nil { // plait up could go on with the defaults, which have no routers
+		return nil, fmt.Errorf("read configuration: %w; name the file with --config", err)
+	}
 	c, err := daemon.ReadConfig(config)
 	if err != nil {
 		return nil, err
