@@ -164,6 +164,9 @@ func checkIdle(value string) Check {
 }
 
 func checkQdisc(name string) Check {
+	if name == "" {
+		return Check{"queueing discipline", Info, "not readable in this network namespace; plait paces by itself, with fq and without", ""}
+	}
 	return Check{"queueing discipline", Info, name + " by default; plait paces by itself, with fq and without", ""}
 }
 

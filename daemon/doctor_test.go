@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -110,8 +111,11 @@ func TestCheckUp(t *testing.T) {
 func TestChecks(t *testing.T) {
 	for _, c := range []Check{
 		checkPrivilege("CapEff:\t0\n"), checkPrivilege(""), checkTracing(errors.New("x")), checkTracing(nil), checkDefault("plait"),
-		checkDefault("cubic"), checkDefault(""), checkIdle("1"), checkIdle("0"), checkQdisc("fq"),
+		checkDefault("cubic"), checkDefault(""), checkIdle("1"), checkIdle("0"), checkQdisc("fq"), checkQdisc(""),
 	} {
+		if strings.HasPrefix(c.Found, " ") {
+			t.Errorf("%+v: the name of what was found is missing", c)
+		}
 		if bad := c.Health == Fail || c.Health == Warn; bad != (c.Do != "") {
 			t.Errorf("%+v: what to do belongs to what is wrong", c)
 		}
