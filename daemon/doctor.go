@@ -81,7 +81,7 @@ func checkPrivilege(status string) Check {
 	case err != nil:
 		return Check{"privilege", Fail, err.Error(), "mount /proc"}
 	case len(missing) > 0:
-		return Check{"privilege", Fail, "without " + strings.Join(missing, ", "), "run plait as root"}
+		return Check{"privilege", Fail, "without " + strings.Join(missing, ", "), "run plait as root; in a container, give it these"}
 	}
 	return Check{"privilege", OK, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", ""}
 }
@@ -175,7 +175,7 @@ func checkLevers(privileged bool, acks AckpathStatus, up bool) []Check {
 	if privileged {
 		return []Check{checkEgress(), checkAckpath(acks, up)}
 	}
-	const untried, do = "not known: trying needs the rights that plait itself needs", "run plait doctor as root"
+	const untried, do = "not known: trying needs the rights that plait itself needs", "run plait doctor as root; in a container, give it these rights"
 	return []Check{{"BGP exits", Info, untried, do}, {"copied ACKs", Info, untried, do}}
 }
 
