@@ -100,7 +100,14 @@ func execute(args []string) int {
 	root.SetArgs(args)
 	out := &output{to: os.Stdout}
 	root.SetOut(out)
-	err := root.ExecuteContext(context.Background())
+	c, err := root.ExecuteContextC(context.Background())
+	if err != nil && c.ValidateArgs(c.Flags().Args()) != nil { // it says how many arguments there should be, but not which
+		hint := "usage: " + c.UseLine()
+		if c.HasAvailableSubCommands() {
+			hint = "see " + c.CommandPath() + " --help"
+		}
+		err = fmt.Errorf("%w; %s", err, hint)
+	}
 	if err == nil && out.err != nil {
 		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}
 	}
