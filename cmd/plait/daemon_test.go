@@ -158,8 +158,8 @@ func TestUnanswered(t *testing.T) {
 			t.Errorf("%v: got %+v, want status %d", err, e, want)
 		}
 	}
-	if mistake := errors.New("plait.yaml:1:1: colour: unknown key"); unanswered(mistake) != mistake {
-		t.Error("what the daemon refuses is not bad input")
+	if errors.As(unanswered(errors.New("plait.yaml:1:1: colour: unknown key")), new(*exit)) {
+		t.Error("what the daemon refuses has a status of its own, and is not bad input")
 	}
 }
 
