@@ -18,8 +18,8 @@
  * others where the queue is short: its packets come between theirs, which come in trains. Copies are let in and closed out at an unchanged rate: the window
  * is set for the round trip to come before its first ACK, and what is more of it leaves paced.
  *
- * Bounds and simulation: docs/ackpath/fairness.md. BBR and burst send at a rate they measure, so their windows are left alone. But BBR probes for more once in some
- * round trips: with shorter ones it takes from others, so it has copies in STARTUP alone.
+ * Bounds and simulation: docs/ackpath/fairness.md. BBR and burst send at a rate they measure, so their windows are left alone. But with
+ * copies all the time BBR takes from another BBR where the queue is short, so it has them in STARTUP alone.
  */
 #ifndef PLAIT_FAIR_H
 #define PLAIT_FAIR_H

@@ -75,14 +75,18 @@ static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 }
 
 /* What the daemon chose for this socket, or else its policy, also when the daemon has forgotten a socket that was long idle: it begins anew, too. */
-static __always_inline void ask(struct plait_sock *s)
+static __always_inline __u8 wanted(const struct plait_sock *s, bool bulk)
 {
 	struct plait_choice *c = bpf_map_lookup_elem(&plait_choices, &s->cookie);
 	__u32 index = s->policy;
-	struct plait_policy *p = bpf_map_lookup_elem(&plait_policies, &index);
+	struct plait_policy *p;
 
-	s->wanted = c ? c->algorithm : p ? p->algorithm : PLAIT_BURST;
-	s->wanted_bulk = c ? c->bulk : p ? p->bulk : PLAIT_CUBIC;
+	if (c)
+		return bulk ? c->bulk : c->algorithm;
+	p = bpf_map_lookup_elem(&plait_policies, &index);
+	if (p)
+		return bulk ? p->bulk : p->algorithm;
+	return bulk ? PLAIT_CUBIC : PLAIT_BURST;
 }
 
 /* Moves this socket to what is wanted for it now. Says whether plait goes on with it. */
@@ -94,8 +98,7 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 		fall_back(sk, s);
 		return 0;
 	}
-	ask(s);
-	want = s->bulk ? s->wanted_bulk : s->wanted;
+	want = wanted(s, s->bulk);
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
 	return 1;
@@ -179,6 +182,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 {
 	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	const struct tcp_sock *tp = tcp_sk(sk);
+	__u8 want;
 
 	if (!s)
 		return;
@@ -186,13 +190,13 @@ void BPF_PROG(plait_init, struct sock *sk)
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
 	/* plait itself comes with a cookie, and never to what it has held out or observes */
 	s->asked |= s->cookie & OWN_COOKIE || s->kind == SOCK_HOLDOUT || s->kind == SOCK_OBSERVED;
-	ask(s);
 	s->kind = SOCK_MANAGED;
 	s->lead_us = 0;
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
-	s->algorithm = s->wanted < PLAIT_ALGORITHMS ? s->wanted : PLAIT_CUBIC;
+	want = wanted(s, false);
+	s->algorithm = want < PLAIT_ALGORITHMS ? want : PLAIT_CUBIC;
 	algorithm_init(sk, s);
 }
 

@@ -31,8 +31,6 @@ struct gathered {
 struct plait_sock {
 	__u64 cookie;
 	__u8 algorithm; /* in use */
-	__u8 wanted;	/* for application-limited traffic */
-	__u8 wanted_bulk;
 	__u8 policy;
 	__u8 kind; /* SOCK_* */
 	__u8 bulk; /* the connection is limited by the path, not by the application */
@@ -43,7 +41,7 @@ struct plait_sock {
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
-	__u8 pad8[3];
+	__u8 pad8[5];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
