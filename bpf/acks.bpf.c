@@ -292,7 +292,7 @@ static __always_inline void publish(struct __sk_buff *skb, const struct plait_fl
 static __always_inline void measured(struct __sk_buff *skb, const struct plait_flow_key *key, struct plait_ack_lead *l, __u32 us, __u64 now)
 {
 	l->lead_us = l->leads ? l->lead_us + ((__s32)(us - l->lead_us) >> 3) : us;
-	l->leads++;
+	__sync_fetch_and_add(&l->leads, 1);
 	publish(skb, key, l, now);
 }
 
@@ -310,7 +310,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 
 	if (!l || !ack_kind(skb, seg, &tsval))
 		return TCX_NEXT;
-	l->natives++;
+	__sync_fetch_and_add(&l->natives, 1);
 	l->native_ack = seg->acknowledged;
 	l->native_tsval = tsval;
 	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack) {

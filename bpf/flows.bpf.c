@@ -149,14 +149,24 @@ static __always_inline struct flow *begin(struct __sk_buff *skb, const struct se
 	return bpf_map_lookup_elem(&plait_flows, &seg->key);
 }
 
-/* The peer has everything up to a sequence number. A FIN has one, too, and is no byte. */
+/*
+ * The peer has everything up to a sequence number. A FIN has one, too, and is no byte. Other CPUs may hear ACKs of the same flow at the same time, of which
+ * each byte counts once; what is left out when they win again and again counts with the next ACK.
+ */
 static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto)
 {
-	__s32 bytes = min((__s32)(upto - s->acked), (__s32)(s->next - s->acked));
+	for (int i = 0; i < 8; i++) {
+		__u32 before = *(volatile __u32 *)&s->acked;
+		__s32 bytes = min((__s32)(upto - before), (__s32)(s->next - before));
 
-	if (bytes > 0)
-		s->acked_bytes += bytes;
-	s->acked = upto;
+		if ((__s32)(upto - before) <= 0)
+			return;
+		if (__sync_val_compare_and_swap(&s->acked, before, upto) == before) {
+			if (bytes > 0)
+				__sync_fetch_and_add(&s->acked_bytes, bytes);
+			return;
+		}
+	}
 }
 
 /* Its socket is locked: no other CPU sends on the same flow. */
@@ -193,8 +203,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->retransmitted_segments = tp->total_retrans - f->retransmitted_before;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
-	if ((__s32)(tp->snd_una - s->acked) > 0)
-		acknowledge(s, tp->snd_una); /* an ACK that came by another interface */
+	acknowledge(s, tp->snd_una); /* an ACK may have come by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
 	if (msk)

@@ -86,21 +86,26 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 {
 	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
 	struct plait_transfer *t;
+	__u64 began, took;
 	__u32 ack, from;
-	__u64 took;
 	bool over;
 
-	if (!c || !c->began_ns || !data_ack(skb, seg, &ack))
+	if (!c)
 		return;
-	took = now - c->began_ns;
+	began = c->began_ns;
+	if (!began || !data_ack(skb, seg, &ack))
+		return;
+	took = now - began;
 	from = c->from;
 	over = (__s32)(ack - c->next) >= 0;
 	if (!over && (took < TRANSFER_PART_NS || ack - from < TRANSFER_MIN_BYTES))
 		return; /* slow ones count as well, when there is enough of them */
 	if (over)
 		ack = c->next;
+	/* Other subflows hear the same, on other CPUs: one of them tells. */
+	if (__sync_val_compare_and_swap(&c->began_ns, began, over ? 0 : now) != began)
+		return;
 	c->from = ack;
-	c->began_ns = over ? 0 : now;
 	if (ack - from < TRANSFER_MIN_BYTES)
 		return;
 	t = bpf_ringbuf_reserve(&plait_transfers, sizeof(*t), 0);

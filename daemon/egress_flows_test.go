@@ -41,7 +41,7 @@ func TestRecord(t *testing.T) {
 		h.must(err)
 		defer c.close()
 		h.must(transfer(c, 1<<20))
-		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20 })
+		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20 && s.Acked == s.Next })
 		pairs = append(pairs, c)
 	}
 	network := netip.MustParsePrefix("2001:db8:c::/48")
@@ -58,6 +58,7 @@ func TestRecord(t *testing.T) {
 	if len(did) > 0 {
 		t.Errorf("before the beginning: %+v", did)
 	}
+	before := r.last
 	ctx, stop := context.WithCancel(t.Context())
 	recorded := make(chan error, 1)
 	go func() { recorded <- r.run(ctx, func() error { return nil }, 0) }()
@@ -69,7 +70,7 @@ func TestRecord(t *testing.T) {
 		time.Sleep(2 * recordEvery)
 	}
 	for _, c := range pairs {
-		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20+sent })
+		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20+sent && s.Acked == s.Next })
 	}
 	stop()
 	if err := <-recorded; !errors.Is(err, context.Canceled) {
@@ -109,8 +110,10 @@ func TestRecord(t *testing.T) {
 				t.Errorf("%v: token %q", ends, token)
 			}
 		}
-		if least := float64(sent); acked < least || acked > least*1.01 { // MPTCP may repeat a little on the same subflow
-			t.Errorf("%v: %v bytes acknowledged, want %v", ends, acked, least)
+		// When an acknowledgement of the connection is late, MPTCP repeats what a subflow had sent, which counts as well.
+		key := flowKey(ends)
+		if missing := float64(r.last[key].AckedBytes-before[key].AckedBytes) - acked; acked < sent || acked > sent && i < 2 || missing != 0 {
+			t.Errorf("%v: %v bytes acknowledged of %v, and %v that are in no line", ends, acked, sent, missing)
 		}
 	}
 	h.must(f.Close())

@@ -193,7 +193,7 @@ func endsOf(k bpf.FlowKey) mptcp.Ends {
 // stats of one flow; ok is false if nothing was sent on it, or so long ago that it is forgotten.
 func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
 	var v bpf.FlowsFlow
-	key := bpf.FlowKey{Local: e.Local.Addr().As16(), Remote: e.Remote.Addr().As16(), LocalPort: e.Local.Port(), RemotePort: e.Remote.Port()}
+	key := flowKey(e)
 	err := f.Maps[bpf.FlowsMapPlaitFlows].Lookup(&key, &v)
 	return v.Stats, err == nil
 }
