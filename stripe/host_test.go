@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -96,12 +97,18 @@ func dialRole() {
 		return
 	}
 	n, _ := strconv.Atoi(os.Getenv("STRIPE_TEST_BYTES"))
-	go func() {
+	over := make(chan struct{})
+	var during sync.WaitGroup
+	during.Go(func() {
 		for {
 			say(report{Links: c.Stats()})
-			time.Sleep(50 * time.Millisecond)
+			select {
+			case <-over:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
 		}
-	}()
+	})
 	data := noise(n, 9)
 	_, err = c.Write(data)
 	r := report{Sum: fmt.Sprintf("%x", sha256.Sum256(data)), Bytes: n}
@@ -111,6 +118,8 @@ func dialRole() {
 	if err != nil {
 		r.Err = err.Error()
 	}
+	close(over)
+	during.Wait() // what is said last is the whole
 	r.Links = c.Stats()
 	say(r)
 }
