@@ -43,9 +43,10 @@ struct hybla {
 
 _Static_assert(sizeof(struct hybla) <= PLAIT_PRIVATE_WORDS * 8, "private state");
 
+/* No smoothed round trip is shorter than every single one. When copies of ACKs have been closed out, tp->srtt_us is for a while: it is of the copies. */
 static __always_inline void hybla_measure(const struct tcp_sock *tp, const struct plait_sock *s, struct hybla *h)
 {
-	__u32 srtt_8ths_us = tp->srtt_us ? tp->srtt_us + 8 * s->lead_us : 0;
+	__u32 srtt_8ths_us = tp->srtt_us ? max(tp->srtt_us, 8 * min_rtt_us(s)) + 8 * s->lead_us : 0;
 
 	if (h->rho_8ths && (!srtt_8ths_us || (h->min_srtt_8ths_us && srtt_8ths_us >= h->min_srtt_8ths_us)))
 		return;
