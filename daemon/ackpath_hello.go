@@ -6,23 +6,27 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"plait.dev/plait/ackpath"
 )
 
+// hellosAtOnce are sent over a way at most, and one between those that are due: the sender answers hellosPerSecond. It keeps what it was asked about for takenFor, in which there
+// are enough of them for takenMost flows.
+const hellosAtOnce = 16
+
 // greet sends the hellos that are due, and others about flows of which the sender has not heard. The caller has r.mu.
 func (r *ackReceiver) greet(now time.Time) {
-	ask, news := map[wayKey][]ackpath.Name{}, map[wayKey][]ackpath.Name{}
+	ask, news := map[wayKey][]*ackFlow{}, map[wayKey][]*ackFlow{}
 	if r.mode == On {
 		for _, f := range r.flows {
 			if !f.decision.Ask {
 				continue
 			}
-			ask[f.quick] = append(ask[f.quick], f.name)
+			ask[f.quick] = append(ask[f.quick], f)
 			if f.due(now) {
-				news[f.quick] = append(news[f.quick], f.name)
-				f.asked = now
+				news[f.quick] = append(news[f.quick], f)
 			}
 		}
 	}
@@ -30,17 +34,23 @@ func (r *ackReceiver) greet(now time.Time) {
 		if !w.used.Equal(now) {
 			continue
 		}
-		about := news[k]
+		about, most := news[k], 1
 		nonce := rand.Uint64()
 		if w.Ask(now, nonce) {
-			about = ask[k]
+			about, most = ask[k], hellosAtOnce
 		} else if len(about) == 0 {
 			continue
 		} else {
 			w.Asked(now, nonce)
 		}
+		slices.SortFunc(about, func(a, b *ackFlow) int { return a.asked.Compare(b.asked) })
+		var names []ackpath.Name
+		for _, f := range about[:min(len(about), most*ackpath.MaxFlows)] {
+			f.asked = now
+			names = append(names, f.name)
+		}
 		w.lacks = ""
-		if err := r.hello(now, k, w, nonce, about); err != nil {
+		if err := r.hello(now, k, w, nonce, names); err != nil {
 			w.lacks = err.Error()
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// ackLookEvery is how often the receiver looks for subflows, unless that takes more than a fiftieth of the time.
+	// ackLookEvery is how often the receiver looks for subflows. Where that takes more than a fiftieth of the time it is less often, down to the time between hellos.
 	ackLookEvery = 200 * time.Millisecond
 	// A subflow is new for newFor, and the sender is asked about it again after askAgain: what it has not taken yet it may have then.
 	newFor   = time.Second
@@ -53,7 +53,7 @@ type ackFlow struct {
 	quick    wayKey // zero: there is none
 	began    time.Time
 	seen     time.Time
-	asked    time.Time // about this flow, over the quick way, apart from regular hellos; zero: not yet
+	asked    time.Time // about this flow, over the quick way; zero: not yet
 	answers  uint64
 	told     ackpath.Told
 	sent     uint64 // copies, since it is copied: the kernel counts anew then
@@ -380,7 +380,7 @@ func (r *ackReceiver) run() {
 			if r.waits(began) {
 				every = askAgain
 			}
-			timer.Reset(max(every, 50*took))
+			timer.Reset(min(max(every, 50*took), ackpath.HelloEvery))
 		}
 	}
 }
