@@ -59,7 +59,7 @@ func newLabShow() *cobra.Command {
 
 		ValidArgsFunction: completeExperiment,
 		RunE: func(_ *cobra.Command, args []string) error {
-			e, err := experiment.Load(args[0], o)
+			e, err := loadExperiment(args[0], o)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"plait.dev/plait/lab/image"
 	"plait.dev/plait/lab/report"
 	"plait.dev/plait/lab/result"
+	"plait.dev/plait/lab/topo"
 )
 
 // runFlags are the flags of commands that run experiments.
@@ -95,12 +96,30 @@ type loaded struct {
 	named string
 }
 
+// loadExperiment reads an experiment and sees that the network of each of its cells can be built: what only the topology
+// finds would else be told by the guest, after the cells before have run.
+func loadExperiment(name string, o experiment.Options) (*experiment.Experiment, error) {
+	e, err := experiment.Load(name, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range e.Cells() {
+		if c.Seed > 1 {
+			continue // seeds share their network
+		}
+		if _, err := topo.New(c.Spec); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return e, nil
+}
+
 // loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
 func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 	var all []loaded
 	var problems error
 	for _, name := range names {
-		e, err := experiment.Load(name, f.load)
+		e, err := loadExperiment(name, f.load)
 		if errors.Is(err, experiment.ErrNoTraces) && (f.all || f.group != "") {
 			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", name, err)
 			continue

@@ -43,6 +43,28 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
+// TestNetworkBeforeAnythingRuns: a network that cannot be built is bad input whichever cell has it, not the end of a long run.
+func TestNetworkBeforeAnythingRuns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	text := `name: x
+group: mine
+question: Is it told in time?
+params: {address: 10.1.0.9/24}
+matrix: {address: [10.1.0.9/24, 10.2.0.9/24]}
+links: {a: {ends: [server, client]}}
+timeline: [{at_s: 1, node: client, on: a, address: $address}]
+apps: {f: {type: download, from: server, to: client, bytes: 9}}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := runFlags{captures: "."}
+	_, err := f.prepare([]string{file})
+	if want := file + ": timeline[0].address: 10.2.0.9/24 is not in the link's prefix"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
 // TestInterruptedKeepsTheOldFile: what ends before its first cell has nothing to put in an older result's place.
 func TestInterruptedKeepsTheOldFile(t *testing.T) {
 	f := runFlags{json: filepath.Join(t.TempDir(), "r.json")}

@@ -22,7 +22,7 @@ func newLabShell() *cobra.Command {
 
 		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
-			e, err := experiment.Load(args[0], o)
+			e, err := loadExperiment(args[0], o)
 			if err != nil {
 				return err
 			}

@@ -98,8 +98,11 @@ func (t *Topology) MAC(nodeName, linkName string) net.HardwareAddr {
 	return nil
 }
 
-// The kernel's limit for an interface name is 15 bytes; names are also written into commands and files.
-var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,14}$`)
+// The kernel's limit for an interface name, which a link's is, is 15 bytes; names are also written into commands and files.
+var (
+	linkNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,14}$`)
+	nodeNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,19}$`)
+)
 
 func (t *Topology) buildLinks() error {
 	byIndex := func(a, b string) int { return t.spec.Links[a].Index - t.spec.Links[b].Index }
@@ -115,7 +118,7 @@ func (t *Topology) buildLinks() error {
 
 func (t *Topology) buildLink(name string) (*link, error) {
 	s := t.spec.Links[name]
-	if !nameRE.MatchString(name) || name == "lo" {
+	if !linkNameRE.MatchString(name) || name == "lo" {
 		return nil, fmt.Errorf(": name is also the interface's: want 1 to 15 of a-z, 0-9, _ and -, and not lo")
 	}
 	l := &link{name: name, index: s.Index, spec: s}
@@ -189,8 +192,8 @@ func (t *Topology) ensureNode(name string) (*node, error) {
 	if n := t.node(name); n != nil {
 		return n, nil
 	}
-	if !nameRE.MatchString(name) || name == wire {
-		return nil, fmt.Errorf("node name %q: want 1 to 15 of a-z, 0-9, _ and -, and not %s", name, wire)
+	if !nodeNameRE.MatchString(name) || name == wire {
+		return nil, fmt.Errorf("node name %q: want 1 to 20 of a-z, 0-9, _ and -, and not %s", name, wire)
 	}
 	n := &node{name: name, number: len(t.nodes) + 1}
 	if s := t.spec.Nodes[name]; s != nil {

@@ -33,6 +33,13 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestLongNames: names as long as the reference allows.
+func TestLongNames(t *testing.T) {
+	if _, err := New(parse(t, "links: {fifteen-letters: {ends: [a, twenty-characters-ok]}}")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNewErrors(t *testing.T) {
 	epe, err := os.ReadFile(epeFile)
 	if err != nil {
@@ -47,6 +54,7 @@ func TestNewErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"long link name", "links: {a-very-long-link-name: {ends: [a, b]}}", "links.a-very-long-link-name: name"},
+		{"long node name", "links: {l: {ends: [a, twenty-one-characters]}}", "node name \"twenty-one-characters\""},
 		{"loopback", "links: {lo: {ends: [a, b]}}", "links.lo: name"},
 		{"bad prefix", "links: {l: {ends: [a, b], prefix6: nonsense}}", "links.l.prefix6: parse prefix"},
 		{"host bits", "links: {l: {ends: [a, b], prefix4: 10.0.0.1/24}}", "did you mean 10.0.0.0/24?"},
