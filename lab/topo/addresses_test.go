@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -84,6 +85,24 @@ func TestNewErrors(t *testing.T) {
 	} {
 		if _, err := New(parse(t, c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestTablesOfManyLinks: a node's tables of its own are none of the kernel's (default, main and local).
+func TestTablesOfManyLinks(t *testing.T) {
+	text := "nodes: {hub: {per_link_routes: true}}\nlinks:\n"
+	for i := range 255 {
+		text += fmt.Sprintf("  l%d: {ends: [hub, n%d]}\n", i, i)
+	}
+	topology, err := New(parse(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := render(topology)
+	for _, table := range []string{"253", "254", "255"} {
+		if at := strings.Index(plan, "table "+table+"\n"); at >= 0 {
+			t.Errorf("the plan writes to table %s: %s", table, plan[strings.LastIndex(plan[:at], "\n")+1:at])
 		}
 	}
 }

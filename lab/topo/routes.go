@@ -8,8 +8,8 @@ import (
 
 // Preferences and tables of the rules a plan adds; link and exit numbers are added to the bases.
 const (
-	exitTable       = 100 // table of exit number i: 100+i
-	linkTable       = 200 // table of a node's own routes by link: 200+index
+	exitTable       = 100  // table of exit number i: 100+i
+	linkTable       = 1000 // table of a node's own routes by link: 1000+index, beyond the kernel's 253 to 255
 	linkRulePref    = 400
 	epeRulePref     = 501   // looks up the exit's table
 	epeStopPref     = 502   // stops what found nothing there
