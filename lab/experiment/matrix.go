@@ -53,6 +53,7 @@ func (l *loader) matrix() (axes []Axis, variants []string, usable bool) {
 				l.problems.add(axis.place, "matrix", "%s is in two lists", name)
 			}
 			seen[name] = true
+			l.checkPinned(axis, name)
 		}
 	}
 	variants = l.tree.get("variants").keys()
@@ -64,6 +65,18 @@ func (l *loader) matrix() (axes []Axis, variants []string, usable bool) {
 		return slices.Contains([]string{"params", "matrix", "variants"}, section)
 	})
 	return axes, variants, usable
+}
+
+// checkPinned reports variants that set a parameter of the matrix. Their cells would be the same at all points, and nothing in a
+// result would tell to which point one belongs.
+func (l *loader) checkPinned(axis Axis, name string) {
+	for _, variant := range l.tree.get("variants").keys() {
+		path := []string{"variants", variant, name}
+		if !axis.set && l.tree.descend(path) != nil {
+			l.problems.add(l.tree.find(path), strings.Join(path, "."),
+				"%s is in the matrix, which has a value for every point; where it is used write $(variant == %q ? ... : %s) instead", name, variant, name)
+		}
+	}
 }
 
 // axis reads one list of the matrix.
@@ -174,7 +187,7 @@ func (l *loader) points(axes []Axis, variants []string) []point {
 	return points
 }
 
-// point makes the cells of one combination. A parameter's value is the last of: its default, the matrix, the variant, --set.
+// point makes the cells of one combination. A parameter's value is the last of: its default, the matrix or the variant, --set.
 func (l *loader) point(axes []Axis, row []int, variants []string, index int) point {
 	p := point{params: map[string]any{}}
 	for _, variant := range variants {

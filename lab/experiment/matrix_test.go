@@ -125,3 +125,15 @@ func TestTooManyCells(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPinned: a variant has no value of its own for a parameter of the matrix, unless --set replaces both.
+func TestPinned(t *testing.T) {
+	text := strings.Replace(matrixText, "{algorithm: cubic}", "{algorithm: cubic, loss: 0}", 1)
+	_, err := loadText(t, text, Options{})
+	if want := `variants.cubic.loss: loss is in the matrix, which has a value for every point; where it is used write $(variant == "cubic" ? ... : loss) instead`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := loadText(t, text, Options{Set: []string{"loss=0,1"}}); err != nil {
+		t.Error(err)
+	}
+}

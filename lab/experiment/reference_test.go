@@ -31,8 +31,8 @@ In the values of kernel, sysctl, nodes, links, routers, apps, timeline, measure 
 | ` + "`$FROM`, `$5`, a dollar at the end" + ` | themselves: names of parameters are lower case |
 
 A key whose value becomes nil is left out; a key with an empty value or null takes back what the topology file says.
-The value of a parameter may refer to other parameters. A parameter is the last of: its default in params, the matrix, the
-variant, --set. A parameter that nothing refers to is a mistake.
+The value of a parameter may refer to other parameters. A parameter is the last of: its default in params, the matrix or
+the variant (not both), --set. A parameter that nothing refers to is a mistake.
 
 ` + "`--set name=value`" + ` sets a parameter; several values with commas between them make it an axis of the matrix.
 ` + "`--set links.a.rate_mbps=10`" + ` sets any value by its path; entries of lists are counted from 0.
