@@ -48,6 +48,7 @@ func (l *loader) matrix() (axes []Axis, variants []string, usable bool) {
 	axes = l.force(axes)
 	seen := map[string]bool{}
 	for _, axis := range axes {
+		l.checkTwice(axis)
 		for _, name := range axis.Names {
 			if seen[name] {
 				l.problems.add(axis.place, "matrix", "%s is in two lists", name)
@@ -147,16 +148,33 @@ func (a Axis) without(name string) Axis {
 	seen := map[string]bool{}
 	for _, row := range a.rows {
 		row = slices.Delete(slices.Clone(row), i, i+1)
-		key := ""
-		for _, value := range row {
-			key += fmt.Sprintf("%v\x00", value.value())
-		}
-		if !seen[key] {
+		if key := rowKey(row); !seen[key] {
 			rest.rows = append(rest.rows, row)
+			seen[key] = true
 		}
-		seen[key] = true
 	}
 	return rest
+}
+
+// rowKey is equal for rows that a result could not tell apart: 1, 1.0 and "1" are the same there.
+func rowKey(row []*node) string {
+	key := ""
+	for _, value := range row {
+		key += fmt.Sprintf("%v\x00", value.value())
+	}
+	return key
+}
+
+// checkTwice reports a value that is in a list twice: its runs would count as runs of other seeds.
+func (l *loader) checkTwice(axis Axis) {
+	seen := map[string]bool{}
+	for _, row := range axis.rows {
+		if key := rowKey(row); seen[key] {
+			l.problems.add(row[0].place, "matrix."+strings.Join(axis.Names, ","), "the same value is in the list twice")
+		} else {
+			seen[key] = true
+		}
+	}
 }
 
 // points is the product of the axes, the last one changing fastest.

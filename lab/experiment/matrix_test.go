@@ -119,10 +119,25 @@ links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backwa
 }
 
 func TestTooManyCells(t *testing.T) {
-	hundred := "[" + strings.Repeat("1, ", 99) + "1]"
+	hundred := "[0"
+	for i := 1; i < 100; i++ {
+		hundred += fmt.Sprintf(", %d", i)
+	}
+	hundred += "]"
 	_, err := loadText(t, "matrix: {x: "+hundred+", y: "+hundred+", z: [1, 2]}\nsysctl: {a: $(x + y + z)}\nlinks: {a: {ends: [client, server]}}"+bulk, Options{})
 	if err == nil || !strings.Contains(err.Error(), "more than 10000 cells") {
 		t.Error(err)
+	}
+}
+
+// TestTwice: two points with the same parameters would be one in a result, with each seed twice.
+func TestTwice(t *testing.T) {
+	const want = "the same value is in the list twice"
+	if _, err := loadText(t, strings.Replace(matrixText, "[0, 1]", "[0, 1, 0.0]", 1), Options{}); err == nil || !strings.Contains(err.Error(), "test.yaml:8:16: matrix.loss: "+want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := loadText(t, matrixText, Options{Set: []string{"loss=1,1"}}); err == nil || err.Error() != "--set loss=1,1: matrix.loss: "+want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
