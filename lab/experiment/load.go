@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"plait.dev/plait/lab/result"
 )
 
@@ -95,6 +97,12 @@ func isPerCell(key string) bool { return slices.Contains(perCell, key) }
 
 // mergeTopology puts the topology file below the experiment and returns its text.
 func (l *loader) mergeTopology() string {
+	for _, set := range l.opt.Set { // the others come later: their paths may lead into the topology
+		if name, ok := strings.CutPrefix(set, "topology="); ok {
+			place := Place{File: "--set " + set}
+			l.tree = l.tree.with("topology", place, &node{place: place, kind: yaml.ScalarNode, tag: tagString, text: name})
+		}
+	}
 	name := l.tree.string("topology")
 	if name == "" {
 		return ""

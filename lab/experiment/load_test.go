@@ -114,6 +114,17 @@ links:
 	}
 }
 
+// TestSetTopology: another topology of the same names under the same question.
+func TestSetTopology(t *testing.T) {
+	x := mustLoad(t, "topology: epe\n"+bulk, Options{Set: []string{"topology=./base.yaml", "links.a.delay_ms=4"}})
+	if links := x.Cells()[0].Spec.Links; links["csp"] != nil || links["a"] == nil || *links["a"].Forward.DelayMs != 4 {
+		t.Errorf("links %v are not those of base.yaml", links)
+	}
+	if _, err := loadText(t, "topology: epe\n"+bulk, Options{Set: []string{"topology=eep"}}); err == nil || !strings.HasPrefix(err.Error(), "--set topology=eep: topology: there is no topology eep") {
+		t.Error(err)
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob("*.yaml")
 	more, _ := filepath.Glob("testdata/*/*.yaml")
