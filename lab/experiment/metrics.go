@@ -76,7 +76,7 @@ var appMetrics = map[string]metricGroup{
 	}},
 	"ping": {"ping", []Metric{
 		{"count", "", "Requests sent."},
-		{"lost_percent", "%", "Requests without an answer."},
+		{"lost_percent", "%", "Requests without an answer, those still waited for at the end aside."},
 		{"mean_ms", "ms", "Mean round-trip time."},
 		{"sd_ms", "ms", "Standard deviation of the round-trip time."},
 		{"min_ms", "ms", "Smallest round-trip time."},

@@ -101,13 +101,23 @@ func (t *trips) patience() time.Duration {
 	if t.left == 0 {
 		return 0
 	}
-	return max(pingLinger, 2*t.longest)
+	return t.limit()
 }
 
-func (t *trips) outcome() *Outcome {
+// limit is how old a request must be to be lost.
+func (t *trips) limit() time.Duration { return max(pingLinger, 2*t.longest) }
+
+// outcome is what was measured up to end. Requests that are on their way when stop_s ends it are not lost.
+func (t *trips) outcome(end time.Duration) *Outcome {
 	out := &Outcome{Metrics: map[string]float64{"count": float64(len(t.sent))}}
-	if len(t.sent) > 0 {
-		out.Metrics["lost_percent"] = round(100*float64(t.left)/float64(len(t.sent)), 3)
+	lost := 0
+	for i, sent := range t.sent {
+		if !t.answered[i] && end-sent >= t.limit() {
+			lost++
+		}
+	}
+	if judged := len(t.rtt) + lost; judged > 0 {
+		out.Metrics["lost_percent"] = round(100*float64(lost)/float64(judged), 3)
 	}
 	values := make([]float64, len(t.rtt))
 	for i, rtt := range t.rtt {
@@ -195,5 +205,5 @@ func ping(ctx context.Context, r *run) (*Outcome, error) {
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	return t.outcome(), nil
+	return t.outcome(r.end()), nil
 }

@@ -44,7 +44,7 @@ func TestTrips(t *testing.T) {
 		t.Errorf("patience %v with two answers missing, want %v", got, pingLinger)
 	}
 	trips.receive(at(350), 0)
-	out := trips.outcome()
+	out := trips.outcome(at(1300))
 	if want := []float64{210, 20, 350}; !slices.Equal(out.Samples[0].Values, want) {
 		t.Errorf("round trips %v, want %v", out.Samples[0].Values, want)
 	}
@@ -65,6 +65,23 @@ func TestTripsPatience(t *testing.T) {
 	trips.send(at(800))
 	if got := trips.patience(); got != at(1400) {
 		t.Errorf("patience %v after a round trip of 700 ms, want twice that", got)
+	}
+}
+
+// TestTripsCutShort: of requests 100 ms apart that take 300 ms each, the last three are on their way at the end.
+func TestTripsCutShort(t *testing.T) {
+	var trips trips
+	for i := range 20 {
+		trips.send(at(100 * i))
+		if i >= 3 && i != 3+4 { // request 4 is lost
+			trips.receive(at(100*i), uint16(i-3))
+		}
+	}
+	if got, want := trips.outcome(at(1999)).Metrics["lost_percent"], round(100./17, 3); got != want {
+		t.Errorf("%g %% lost, want 1 of 17: %g", got, want)
+	}
+	if got, ok := trips.outcome(at(1399)).Metrics["lost_percent"]; got != 0 {
+		t.Errorf("%g %% lost %v before the request was a second old", got, ok)
 	}
 }
 
