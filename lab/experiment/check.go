@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -77,8 +78,24 @@ func (c *checker) checkLinks() {
 		if d.QueuePackets != nil && d.QueueBytes != nil {
 			c.add(join(path, "queue_bytes"), "the queue is limited in packets or in bytes, not both")
 		}
+		if frame := c.frameOf(path); d.QueueBytes != nil && *d.QueueBytes < frame {
+			c.add(join(path, "queue_bytes"), "%d is less than the %d bytes of the link's longest packet (mtu and 14 bytes of header), which would never pass", *d.QueueBytes, frame)
+		}
 	})
 	c.checkPrefixes()
+}
+
+// frameOf is the length of the longest packet of the link that a direction is part of, 0 if there is no such link.
+func (c *checker) frameOf(path string) int {
+	parts := strings.Split(path, ".")
+	name := parts[1]
+	if i, err := strconv.Atoi(name); err == nil && parts[0] == "timeline" {
+		name = c.spec.Timeline[i].Link
+	}
+	if link := c.spec.Links[name]; link != nil {
+		return link.MTU + 14
+	}
+	return 0
 }
 
 // checkPrefixes finds prefixes that are not, or that overlap.

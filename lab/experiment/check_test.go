@@ -63,6 +63,15 @@ func TestNothingToSend(t *testing.T) {
 	refuses(t, two+strings.ReplaceAll(bursts, "%", "-1"), "apps.b.more_bytes.1: must be above 0")
 }
 
+// TestQueueOfNoPacket: a queue shorter than a packet would drop all of them, after a handshake that succeeds.
+func TestQueueOfNoPacket(t *testing.T) {
+	file := "links: {a: {ends: [client, server], mtu: 9000, % queue_packets: 5}}\n" + strings.TrimSpace(bulk) + "\n"
+	const want = "9013 is less than the 9014 bytes of the link's longest packet"
+	refuses(t, strings.ReplaceAll(file, "% queue_packets: 5", "forward: {then: {queue_bytes: 9013}}"), "links.a.forward.then.queue_bytes: "+want)
+	refuses(t, strings.ReplaceAll(file, "%", "")+"timeline: [{at_s: 1, link: a, set: {queue_bytes: 9013}}]", "timeline.0.set.queue_bytes: "+want)
+	accepts(t, strings.ReplaceAll(file, "% queue_packets: 5", "queue_bytes: 9014"))
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")
