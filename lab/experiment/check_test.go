@@ -72,6 +72,13 @@ func TestQueueOfNoPacket(t *testing.T) {
 	accepts(t, strings.ReplaceAll(file, "% queue_packets: 5", "queue_bytes: 9014"))
 }
 
+// TestStillTerminal: terminals below that speed made the link model look for them without end.
+func TestStillTerminal(t *testing.T) {
+	file := "links: {a: {ends: [client, server], wimax: {speed_max_kmh: %}}}\n" + strings.TrimSpace(bulk) + "\n"
+	refuses(t, strings.ReplaceAll(file, "%", "1e-9"), "is below the minimum 0.1")
+	accepts(t, strings.ReplaceAll(file, "%", "0.1"))
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")

@@ -206,7 +206,7 @@ type Cellular struct {
 // WiMAX is a mobile WiMAX link with random-waypoint movement, COST231-Hata path loss, adaptive modulation every 20 ms and ARQ.
 type WiMAX struct {
 	// SpeedMaxKmh is the upper limit of the random speed.
-	SpeedMaxKmh float64 `json:"speed_max_kmh,omitempty" jsonschema:"exclusiveMinimum=0,maximum=300,default=20"`
+	SpeedMaxKmh float64 `json:"speed_max_kmh,omitempty" jsonschema:"minimum=0.1,maximum=300,default=20"`
 	// CellRadiusM is the radius of the cell the user moves in.
 	CellRadiusM float64 `json:"cell_radius_m,omitempty" jsonschema:"minimum=50,maximum=20000,default=1400"`
 	// ARQRetries is how often a packet is sent again at most.

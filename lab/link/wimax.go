@@ -96,7 +96,8 @@ func reachM() float64 {
 
 // WiMAXConfig describes a mobile WiMAX link. Zero values are the defaults.
 type WiMAXConfig struct {
-	// SpeedMaxKmh is the upper limit of the speed, default 20; the lower one is 1, or the upper one if that is less.
+	// SpeedMaxKmh is the upper limit of the speed, from 0.1 to 300, default 20; the lower one is 1, or the upper one if that is less. A slower
+	// terminal could be on one way, or out of reach, for longer than a time.Duration holds.
 	SpeedMaxKmh float64
 	// CellRadiusM is the radius around the base station within which the terminal moves, default 1400.
 	CellRadiusM float64

@@ -122,6 +122,23 @@ func TestWiMAXOutOfReach(t *testing.T) {
 	}
 }
 
+// TestWiMAXSlow: the slowest terminals, in the largest cell, are out of reach for years, which is found out in no time.
+func TestWiMAXSlow(t *testing.T) {
+	longest := time.Duration(0)
+	for seed := range uint64(500) {
+		l := NewWiMAX(WiMAXConfig{SpeedMaxKmh: 0.1, CellRadiusM: 20000, Seed: seed})
+		l.Send(time.Second, Packet{Bytes: 1514})
+		at, ok := l.Next()
+		if !ok || at < time.Second {
+			t.Fatalf("seed %d: next at %v, %v", seed, at, ok)
+		}
+		longest = max(longest, at)
+	}
+	if year := 365 * 24 * time.Hour; longest < year {
+		t.Errorf("longest wait %v, want years", longest)
+	}
+}
+
 // TestWiMAXARQ sends packets so far apart that none waits for another: each comes out a whole number of retries late,
 // and both their numbers and the residual loss are those of independent trials.
 func TestWiMAXARQ(t *testing.T) {
