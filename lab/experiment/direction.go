@@ -7,7 +7,8 @@ import (
 )
 
 // With returns the direction with the parameters that over has replaced. A capacity replaces one of another kind, and a
-// queue in bytes one in packets and the other way round. Neither is changed; over may be nil.
+// queue in bytes one in packets and the other way round; what is nested behind it (then) is taken likewise, parameter by
+// parameter. Neither is changed; over may be nil.
 func (d *Direction) With(over *Direction) *Direction {
 	merged := Direction{}
 	if d != nil {
@@ -27,6 +28,9 @@ func (d *Direction) With(over *Direction) *Direction {
 		if f := from.Field(i); !f.IsZero() {
 			to.Field(i).Set(f)
 		}
+	}
+	if d != nil && d.Then != nil && over.Then != nil {
+		merged.Then = d.Then.With(over.Then)
 	}
 	return &merged
 }

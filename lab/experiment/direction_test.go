@@ -12,7 +12,7 @@ links:
     queue_packets: 30
     loss_percent: 1
     forward: {cellular: {profile: att-lte-driving-up}, queue_bytes: 40000}
-    backward: {delay_ms: 5, then: {rate_mbps: 3}}
+    backward: {delay_ms: 5, then: {rate_mbps: 3, queue_packets: 4, delay_ms: 6}}
   lan: {ends: [client, server, other]}
 `+bulk, Options{})
 	a := x.Cells()[0].Spec.Links["a"]
@@ -22,10 +22,19 @@ links:
 	}{
 		"both":     {&a.Direction, ""},
 		"forward":  {a.Forward, "cellular att-lte-driving-up, 40000 bytes, 1 % loss, 20 ms"},
-		"backward": {a.Backward, "10 Mbit/s, 30 packets, 1 % loss, 5 ms, then 3 Mbit/s"},
+		"backward": {a.Backward, "10 Mbit/s, 30 packets, 1 % loss, 5 ms, then 3 Mbit/s, 4 packets, 6 ms"},
 	} {
 		if got := test.got.String(); got != test.want {
 			t.Errorf("%s is %q, want %q", name, got, test.want)
+		}
+	}
+	rate := 7.0
+	for over, want := range map[*Direction]string{
+		{RateMbps: &rate}:                   "7 Mbit/s, 30 packets, 1 % loss, 5 ms, then 3 Mbit/s, 4 packets, 6 ms",
+		{Then: &Direction{RateMbps: &rate}}: "10 Mbit/s, 30 packets, 1 % loss, 5 ms, then 7 Mbit/s, 4 packets, 6 ms",
+	} {
+		if got := a.Backward.With(over).String(); got != want {
+			t.Errorf("with %s it is %q, want %q", over, got, want)
 		}
 	}
 	if a.Forward.Cellular.RateScale != 1 {
