@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -135,8 +136,9 @@ func newLeadMean(s source) lead {
 	l.Params = nil
 	r := leadRow{}
 	for _, m := range metrics {
+		means, _ := s.means(m)
 		r.Cells = append(r.Cells, leadCells(s, m, func(variant string) (result.Stat, string) {
-			mean := result.Summarise(s.means(variant, m))
+			mean := result.Summarise(means[variant])
 			mean.SD = 0 // that over the points says nothing about the seeds
 			return mean, ""
 		}))
@@ -145,14 +147,30 @@ func newLeadMean(s source) lead {
 	return l
 }
 
-// means returns the mean of a metric at every point that has it.
-func (s source) means(variant string, m metricRef) (values []float64) {
+// means returns the mean of a metric at every point at which all variants that have it anywhere have it: a variant without
+// runs where it is hard would else be compared by the easy points.
+func (s source) means(m metricRef) (byVariant map[string][]float64, points int) {
+	byVariant = map[string][]float64{}
+	at := make([]map[string]float64, len(s.table.Points))
+	some := map[string]bool{}
 	for point := range s.table.Points {
-		if stat, ok := s.table.Metric(point, variant, m.owner, m.name); ok {
-			values = append(values, stat.Mean)
+		at[point] = map[string]float64{}
+		for _, variant := range s.table.Variants {
+			if stat, ok := s.table.Metric(point, variant, m.owner, m.name); ok {
+				at[point][variant], some[variant] = stat.Mean, true
+			}
 		}
 	}
-	return values
+	for _, means := range at {
+		if len(means) < len(some) {
+			continue
+		}
+		points++
+		for variant, mean := range means {
+			byVariant[variant] = append(byVariant[variant], mean)
+		}
+	}
+	return byVariant, points
 }
 
 func leadHeads(s source) (lead, []metricRef) {
@@ -218,15 +236,20 @@ func headline(s source) string {
 		value   float64
 	}
 	var means []mean
+	all, points := s.means(m)
 	for _, variant := range s.table.Variants {
-		values := s.means(variant, m)
-		if len(values) > 0 {
+		if values := all[variant]; len(values) > 0 {
 			means = append(means, mean{variant, result.Summarise(values).Mean})
 		}
 	}
 	over := ""
-	if len(s.table.Points) > 1 {
-		over = ", mean over " + plural(len(s.table.Points), "point")
+	switch total := len(s.table.Points); {
+	case points == 0:
+		return ""
+	case points < total:
+		over = fmt.Sprintf(", mean over the %d of %d points that all have", points, total)
+	case total > 1:
+		over = ", mean over " + plural(total, "point")
 	}
 	if len(means) > 3 {
 		low, high := means[0], means[0]

@@ -44,4 +44,13 @@ func TestHeadline(t *testing.T) {
 	if got, want := headline(small()), "App p50: a 2.25\u00a0ms, b 5.25\u00a0ms, mean over 2 points"; got != want {
 		t.Errorf("headline = %q, want %q", got, want)
 	}
+	s := small()
+	for i := range s.file.Cells {
+		if cell := &s.file.Cells[i]; cell.Variant == "b" && cell.Params["x"] == 2 {
+			cell.Invalid = "no subflow"
+		}
+	}
+	if got, want := headline(s), "App p50: a 1.75\u00a0ms, b 4.75\u00a0ms, mean over the 1 of 2 points that all have"; got != want {
+		t.Errorf("without the second point of b: headline = %q, want %q", got, want)
+	}
 }

@@ -77,7 +77,13 @@ func (p *printer) lead(s source, width int) {
 		lines = len(tables[0])
 	}
 	if lines > maxLines && len(l.Rows) > 1 {
-		fmt.Fprintf(&p.out, "mean over %s; the report has them all\n", plural(len(l.Rows), "point"))
+		over := plural(len(l.Rows), "point")
+		for _, m := range mainMetrics(s) {
+			if _, points := s.means(m); points < len(l.Rows) {
+				over = fmt.Sprintf("those of %d points that all variants have", len(l.Rows))
+			}
+		}
+		fmt.Fprintf(&p.out, "mean over %s; the report has them all\n", over)
 		p.table(longTable(newLeadMean(s)), 1)
 		return
 	}

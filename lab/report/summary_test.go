@@ -39,6 +39,11 @@ func TestSummaryOfALargeMatrixIsShort(t *testing.T) {
 	if n := strings.Count(text, "\n"); n > maxLines || !strings.Contains(text, "mean over 20 points") {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
+	f := bursts()
+	f.Cells[0].Invalid = "no subflow"
+	if text := summary(t, f, 100, false); !strings.Contains(text, "mean over those of 20 points that all variants have") {
+		t.Errorf("an invalid run at one point:\n%s", text)
+	}
 }
 
 func TestSummaryColoursOnlyIfTold(t *testing.T) {
