@@ -14,8 +14,14 @@ func (c *checker) checkMeasure() {
 		c.isNode(fmt.Sprintf("measure.routes.%d", i), name)
 	}
 	c.checkFollowed()
+	files := map[string]string{}
 	for i, capture := range c.spec.Measure.Pcap {
 		path := fmt.Sprintf("measure.pcap.%d", i)
+		file := strings.ReplaceAll(capture, "/", "-") // as package measure names it
+		if other, twice := files[file]; twice {
+			c.add(path, "%s would be written to the same file as %s", capture, other)
+		}
+		files[file] = capture
 		node, link, ok := strings.Cut(capture, "/")
 		if !ok {
 			c.add(path, "%s is not of the form node/link", capture)

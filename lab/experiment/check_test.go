@@ -79,6 +79,14 @@ func TestStillTerminal(t *testing.T) {
 	accepts(t, strings.ReplaceAll(file, "%", "0.1"))
 }
 
+// TestCapturesApart: of two captures in one file the first would be lost.
+func TestCapturesApart(t *testing.T) {
+	file := "links: {b-c: {ends: [a, server]}, c: {ends: [a-b, server]}}\napps: {f: {type: download, from: server, to: a, bytes: 9}}\nmeasure: {pcap: [a/b-c, %]}\n"
+	refuses(t, strings.ReplaceAll(file, "%", "a-b/c"), "measure.pcap.1: a-b/c would be written to the same file as a/b-c")
+	refuses(t, strings.ReplaceAll(file, "%", "a/b-c"), "measure.pcap.1: ")
+	accepts(t, strings.ReplaceAll(file, "%", "server/c"))
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")
