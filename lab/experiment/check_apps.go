@@ -163,6 +163,10 @@ func (c *checker) checkResults(app *App, path string) {
 	}
 }
 
+// takenByKernel are names that no link's interface can have: the kernel makes none called default (addrconf_sysctl_register,
+// net/ipv6/addrconf.c), and gives every namespace of the guest devices with the others.
+var takenByKernel = []string{"default", "erspan0", "gre0", "gretap0", "ip6gre0", "ip6tnl0", "lo", "sit0", "tunl0"}
+
 // checkNames reports names that two things share or that expressions could not refer to.
 func (x *Experiment) checkNames() {
 	l, seen := x.load, map[string]string{}
@@ -177,6 +181,8 @@ func (x *Experiment) checkNames() {
 			l.problems.add(place, path, "%s has %d characters, at most %d are possible", name, len(name), longest)
 		case isFunction(name) || slices.Contains(reservedWords, name) || name == "variant" || name == fairness:
 			l.problems.add(place, path, "%s is a word of the expressions; choose another name", name)
+		case what == "link" && slices.Contains(takenByKernel, name) || what == "node" && name == "wire":
+			l.problems.add(place, path, "%s is a name of the kernel's or the lab's own; choose another", name)
 		case isMetric(name) && what != "parameter":
 			l.problems.add(place, path, "%s is the name of a metric; choose another", name)
 		case owner != "":

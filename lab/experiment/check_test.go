@@ -87,6 +87,15 @@ func TestCapturesApart(t *testing.T) {
 	accepts(t, strings.ReplaceAll(file, "%", "server/c"))
 }
 
+// TestTakenNames: of a link called default or sit0 the guest can make no interface.
+func TestTakenNames(t *testing.T) {
+	file := "links: {%: {ends: [client, server]}, b: {ends: [client, ^]}}\n" + strings.TrimSpace(bulk) + "\n"
+	for _, names := range [][2]string{{"lo", "x"}, {"default", "x"}, {"sit0", "x"}, {"a", "wire"}} {
+		refuses(t, strings.NewReplacer("%", names[0], "^", names[1]).Replace(file), "is a name of the kernel's or the lab's own")
+	}
+	accepts(t, strings.NewReplacer("%", "wire", "^", "default").Replace(file))
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")
