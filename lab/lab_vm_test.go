@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
 )
@@ -220,5 +221,30 @@ func TestCancelBoot(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Join(l.Cache, "state")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestMachineRemoved: other runs, or a person, removed the booted machine from the cache while a cell ran.
+func TestMachineRemoved(t *testing.T) {
+	rung.VM(t)
+	l, err := New("test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quietly := func(string) {}
+	b, err := l.Base(t.Context(), "6.12", quietly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(string(b.state)); err != nil {
+		t.Fatal(err)
+	}
+	state, err := l.ready(t.Context(), b, &agent.Job{Spec: &experiment.Spec{Kernel: "6.12"}}, quietly)
+	if err != nil || !whole(string(state)) {
+		t.Errorf("%s, %v", state, err)
+	}
+	b.state += "-of-another-build"
+	if _, err := l.ready(t.Context(), b, &agent.Job{Spec: &experiment.Spec{Kernel: "6.12"}}, quietly); err == nil || !strings.Contains(err.Error(), "run the experiment again") {
+		t.Errorf("a machine of another build: %v", err)
 	}
 }

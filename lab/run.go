@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -216,7 +217,11 @@ func (r *run) keep(i int, f *agent.File) error {
 // has just booted, for namespaces and links are made in less time than a machine is copied.
 func (l *Lab) ready(ctx context.Context, b *base, job *agent.Job, doing func(string)) (vm.State, error) {
 	now := time.Now()
-	if err := os.Chtimes(string(b.state), now, now); err != nil { // other runs remove what was not used for long
+	err := os.Chtimes(string(b.state), now, now) // other runs remove what was not used for long
+	if errors.Is(err, fs.ErrNotExist) {
+		err = l.bootAgain(ctx, b, job.Spec.Kernel, doing)
+	}
+	if err != nil {
 		return "", err
 	}
 	if len(job.Spec.Routers) == 0 {
@@ -231,6 +236,15 @@ func (l *Lab) ready(ctx context.Context, b *base, job *agent.Job, doing func(str
 		return "", err
 	}
 	return l.prepared(ctx, b, job, plan, doing)
+}
+
+// bootAgain makes a machine anew that was removed from the cache while a cell ran for long.
+func (l *Lab) bootAgain(ctx context.Context, b *base, kernel string, doing func(string)) error {
+	now, err := l.Base(ctx, kernel, doing)
+	if err == nil && now.state != b.state {
+		err = fmt.Errorf("boot the guest again, since %s was removed from the cache: image or plait is another by now; run the experiment again", b.state)
+	}
+	return err
 }
 
 // file is the result file of the cells that have finished.
