@@ -119,14 +119,18 @@ func (c *checker) checkAppEnds(app *App, path string) {
 func (c *checker) checkAppTimes(app *App, path string) {
 	duration := c.spec.DurationS
 	stopped := app.StopS != 0 || c.tree.descend(strings.Split(join(path, "stop_s"), ".")).isZero()
-	if stopped && app.StopS <= app.StartS {
-		c.add(join(path, "stop_s"), "%g is not after the start at %g s", app.StopS, app.StartS)
+	latest, start := app.StartS+app.JitterMs/1000, fmt.Sprintf("the start at %g s", app.StartS)
+	if app.JitterMs > 0 {
+		start = fmt.Sprintf("the latest start at %g s (start_s and jitter_ms)", latest)
+	}
+	if stopped && app.StopS <= latest {
+		c.add(join(path, "stop_s"), "%g is not after %s", app.StopS, start)
 	}
 	if duration > 0 && app.StopS > duration {
 		c.add(join(path, "stop_s"), "%g is after the end of the cell at %g s (duration_s)", app.StopS, duration)
 	}
-	if duration > 0 && app.StartS >= duration {
-		c.add(join(path, "start_s"), "%g is not before the end of the cell at %g s (duration_s)", app.StartS, duration)
+	if duration > 0 && latest >= duration {
+		c.add(join(path, "start_s"), "%s is not before the end of the cell at %g s (duration_s)", start, duration)
 	}
 	if app.StopS == 0 && duration == 0 {
 		switch {

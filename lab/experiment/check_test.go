@@ -87,6 +87,14 @@ func TestCapturesApart(t *testing.T) {
 	accepts(t, strings.ReplaceAll(file, "%", "server/c"))
 }
 
+// TestJitterBeyondTheEnd: what may start after its end would have measured nothing with some seeds.
+func TestJitterBeyondTheEnd(t *testing.T) {
+	app := two + "apps: {f: {type: stream, from: server, to: client, rate_mbps: 1, start_s: 1, jitter_ms: 2000, %}}\n"
+	refuses(t, strings.ReplaceAll(app, "%", "stop_s: 3"), "apps.f.stop_s: 3 is not after the latest start at 3 s (start_s and jitter_ms)")
+	refuses(t, strings.ReplaceAll(app, ", %", "")+"duration_s: 3", "apps.f.start_s: the latest start at 3 s (start_s and jitter_ms) is not before the end of the cell at 3 s")
+	accepts(t, strings.ReplaceAll(app, "%", "stop_s: 3.1"))
+}
+
 // TestTakenNames: of a link called default or sit0 the guest can make no interface.
 func TestTakenNames(t *testing.T) {
 	file := "links: {%: {ends: [client, server]}, b: {ends: [client, ^]}}\n" + strings.TrimSpace(bulk) + "\n"
