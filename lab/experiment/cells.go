@@ -166,8 +166,13 @@ func directions(spec *Spec, visit func(path string, d *Direction)) {
 	}
 }
 
+// maxLines is how many lines all recordings of a cell may have: with 8 million the guest's memory is nearly full, with 10 million the
+// kernel ends the packet emulator.
+const maxLines = 8_000_000
+
 // readTraces reads the recordings the spec names, each file once.
 func (l *loader) readTraces(spec *Spec, tree *node) {
+	lines := 0
 	directions(spec, func(path string, d *Direction) {
 		if d.Trace == nil {
 			return
@@ -178,7 +183,13 @@ func (l *loader) readTraces(spec *Spec, tree *node) {
 			l.problems.add(tree.find(strings.Split(path, ".")), path, "%v", err)
 		}
 		d.Trace.OpportunitiesMs = opportunities
+		if lines += len(opportunities); !strings.Contains(path, ".forward.") && !strings.Contains(path, ".backward.") {
+			lines += len(opportunities) // it is for both
+		}
 	})
+	if lines > maxLines {
+		l.problems.add(tree.find([]string{"links"}), "links", "the recordings have %d lines in all, the guest has memory for %d; cut them", lines, maxLines)
+	}
 }
 
 // trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment, else

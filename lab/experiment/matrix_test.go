@@ -2,6 +2,8 @@ package experiment
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +117,22 @@ links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backwa
 		if !slices.Equal(a.Forward.Trace.OpportunitiesMs, want) || !slices.Equal(a.Backward.Trace.OpportunitiesMs, []uint32{1, 5, 9}) {
 			t.Errorf("cell %d: %v, %v", i, a.Forward.Trace, a.Backward.Trace)
 		}
+	}
+}
+
+// TestTooManyLines: more than the guest has memory for would end its packet emulator.
+func TestTooManyLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "long.down")
+	if err := os.WriteFile(file, []byte(strings.Repeat("1\n", 2_700_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	both := "links: {a: {ends: [client, server], trace: {file: " + file + "}}, b: {ends: [client, server], forward: {}}}" + bulk
+	if _, err := loadText(t, both, Options{}); err != nil {
+		t.Error(err)
+	}
+	_, err := loadText(t, strings.Replace(both, "forward: {}", "forward: {then: {trace: {file: "+file+"}}}", 1), Options{})
+	if want := "test.yaml:4:1: links: the recordings have 8100000 lines in all, the guest has memory for 8000000; cut them"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

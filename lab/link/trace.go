@@ -15,8 +15,9 @@ const (
 	// opportunityBytes is what one line of a recording carries: mahimahi counts 1504 bytes, of which 4 are the header
 	// of its TUN device.
 	opportunityBytes = 1500
-	// maxOpportunities bounds the memory a recording may take: 40 MB, 20 minutes at 100 Mbit/s.
-	maxOpportunities = 10_000_000
+	// maxOpportunities bounds the memory a recording may take: 16 MB here, and in the guest, which gets it as text and holds it in two
+	// processes, most of what two of them leave. 8 minutes at 100 Mbit/s.
+	maxOpportunities = 4_000_000
 )
 
 // ParseTrace reads a recording in mahimahi format, plain or gzip: one time in milliseconds per line, in order, each an
