@@ -96,6 +96,11 @@ type loaded struct {
 	named string
 }
 
+// captures says that a cell of the experiment keeps packets.
+func (e loaded) captures() bool {
+	return slices.ContainsFunc(e.Cells(), func(c experiment.Cell) bool { return len(c.Spec.Measure.Pcap) > 0 })
+}
+
 // loadExperiment reads an experiment and sees that the network of each of its cells can be built: what only the topology
 // finds would else be told by the guest, after the cells before have run.
 func loadExperiment(name string, o experiment.Options) (*experiment.Experiment, error) {
@@ -139,7 +144,8 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 }
 
 // outputs makes the directories of the files to be written and sees that they can be, before anything runs.
-func (f *runFlags) outputs(several bool) error {
+func (f *runFlags) outputs(experiments []loaded) error {
+	several := len(experiments) > 1
 	if f.resume && f.json == "" {
 		return errors.New("run: --resume continues the result file of --json; give both")
 	}
@@ -150,7 +156,7 @@ func (f *runFlags) outputs(several bool) error {
 		return fmt.Errorf("run: --report %s is a directory: give the file the report goes to", f.report)
 	}
 	var dirs []string
-	if f.captures != "." {
+	if f.captures != "." || slices.ContainsFunc(experiments, loaded.captures) {
 		dirs = append(dirs, f.captures)
 	}
 	if f.json != "" && several {
@@ -188,7 +194,7 @@ func (f *runFlags) prepare(names []string) ([]loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.outputs(len(experiments) > 1); err != nil {
+	if err := f.outputs(experiments); err != nil {
 		return nil, err
 	}
 	for _, e := range experiments {

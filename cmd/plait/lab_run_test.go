@@ -43,6 +43,24 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
+// TestCapturesBeforeAnythingRuns: that captures cannot be written to the current directory, the default, is no reason to lose a
+// cell that has run; without captures nothing is written there.
+func TestCapturesBeforeAnythingRuns(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	f := runFlags{captures: "."}
+	if _, err := f.prepare([]string{"tcp-single"}); err != nil {
+		t.Error(err)
+	}
+	f.load.Set = []string{"measure.pcap=[server/far]"}
+	if _, err := f.prepare([]string{"tcp-single"}); err == nil || !strings.Contains(err.Error(), "results could not be written") {
+		t.Errorf("%v, want that results could not be written", err)
+	}
+}
+
 // TestNetworkBeforeAnythingRuns: a network that cannot be built is bad input whichever cell has it, not the end of a long run.
 func TestNetworkBeforeAnythingRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
