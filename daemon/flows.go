@@ -214,30 +214,21 @@ func over(f *bpf.FlowsFlow, nowNs uint64) bool {
 
 // count reads what all flows have done, and forgets those that are over. It returns os.ErrClosed after Close.
 func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error {
-	const atOnce = 4096
 	f.reading.RLock()
 	defer f.reading.RUnlock()
 	if f.closed {
 		return os.ErrClosed
 	}
 	all, now := f.Maps[bpf.FlowsMapPlaitFlows], monotonicNs()
-	keys, values := make([]bpf.FlowKey, atOnce), make([]bpf.FlowsFlow, atOnce)
 	var ended []bpf.FlowKey
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := all.BatchLookup(&cursor, keys, values, nil)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("read the flows: %w", err)
+	err := entries(all, 4096, func(k *bpf.FlowKey, one *bpf.FlowsFlow) {
+		each(*k, endsOf(*k), &one.Stats)
+		if over(one, now) {
+			ended = append(ended, *k)
 		}
-		for i := range n {
-			each(keys[i], endsOf(keys[i]), &values[i].Stats)
-			if over(&values[i], now) {
-				ended = append(ended, keys[i])
-			}
-		}
-		if err != nil {
-			break
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("read the flows: %w", err)
 	}
 	for _, k := range ended {
 		if err := all.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

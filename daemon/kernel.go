@@ -265,13 +265,7 @@ func (k *kernel) counters() (c bpf.Counters, err error) {
 // latencies of all destination prefixes.
 func (k *kernel) latencies() (map[bpf.Prefix]bpf.Latency, error) {
 	out := map[bpf.Prefix]bpf.Latency{}
-	var key bpf.Prefix
-	var value bpf.Latency
-	it := k.Maps["plait_latencies"].Iterate()
-	for it.Next(&key, &value) {
-		out[key] = value
-	}
-	if err := it.Err(); err != nil {
+	if err := entries(k.Maps["plait_latencies"], 512, func(key *bpf.Prefix, value *bpf.Latency) { out[*key] = *value }); err != nil {
 		return nil, fmt.Errorf("read latencies: %w", err)
 	}
 	return out, nil
