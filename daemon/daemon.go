@@ -84,6 +84,7 @@ type Daemon struct {
 	reverted map[destination]PrefixStatus // given back to the default; as they were then
 	compared time.Time
 	dropped  uint64 // choices there was no room for
+	ration   ration // of choices in the log
 	samples  int    // since the last heartbeat
 	every    time.Duration
 }
@@ -138,7 +139,10 @@ func (d *Daemon) act(s sample) error {
 		}
 	}
 	k.algorithm, k.bulk = k.choice.Algorithm, k.choice.Bulk
-	fmt.Fprintf(d.options.Log, "%s %s-%s: %s, transfers %s: %s\n", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
+	line := fmt.Sprintf("%s %s-%s: %s, transfers %s: %s", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
+	if line = d.ration.take(k.seen, line); line != "" {
+		fmt.Fprintln(d.options.Log, line)
+	}
 	return nil
 }
 
@@ -232,7 +236,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{options: o, kernel: k, acks: openAcks(c, k, o.Log), upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[destination]PrefixStatus{}, compared: time.Now(), every: minSampleEvery}
+	d := &Daemon{options: o, kernel: k, acks: openAcks(c, k, o.Log), upSince: time.Now(), sockets: map[uint64]*socket{}, reverted: map[destination]PrefixStatus{}, compared: time.Now(), every: minSampleEvery, ration: newRation("plait why has what is chosen now")}
 	err = d.install(c)
 	if err == nil {
 		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
