@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/signals"
@@ -27,5 +30,14 @@ func TestChoicesInTheLog(t *testing.T) {
 	}
 	if len(d.sockets) != connections {
 		t.Errorf("%d connections are known, want %d", len(d.sockets), connections)
+	}
+}
+
+// What a map has no room for is tried again; nothing else is taken for that.
+func TestFull(t *testing.T) {
+	for errno, want := range map[error]bool{unix.E2BIG: true, unix.ENOSPC: true, unix.ENOMEM: true, unix.EBADF: false, unix.EPERM: false} {
+		if got := full(fmt.Errorf("write choice: %w", errno)); got != want {
+			t.Errorf("%v: %v, want %v", errno, got, want)
+		}
 	}
 }

@@ -129,7 +129,7 @@ func (d *Daemon) act(s sample) error {
 		err := d.kernel.choose(s.Cookie, k.choice.Algorithm, k.choice.Bulk)
 		if full(err) {
 			if d.dropped == 0 {
-				fmt.Fprintf(d.options.Log, "no room for the choices of so many connections: they stay with what their policy begins with until others end; plait status counts\n")
+				fmt.Fprintf(d.options.Log, "no room for the choices of so many connections (%v): they stay with what their policy begins with until there is; plait status counts\n", err)
 			}
 			d.dropped++
 			return nil // the next sample tries again

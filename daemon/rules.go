@@ -87,8 +87,10 @@ func (k *kernel) setReverted(all map[destination]PrefixStatus, table []policy) e
 	return nil
 }
 
-// full says whether a map had no room.
-func full(err error) bool { return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) }
+// full says whether a map had no room, or the kernel no memory for an entry at this moment, which it does not wait for (bpf_mem_cache_alloc).
+func full(err error) bool {
+	return errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOMEM)
+}
 
 // replace makes a map hold exactly what is wanted. New entries come before old ones go, so that none is missing meanwhile, unless
 // there is no room for both.
