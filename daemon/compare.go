@@ -3,6 +3,7 @@ package daemon
 import (
 	"math"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/signals"
 )
 
@@ -49,11 +50,14 @@ func bucketFloorUs(i int) float64 {
 	return math.Ldexp(float64(16*(4+i%4)), i/4)
 }
 
-// bucketLog is the logarithm of the latency all bursts of bucket i are taken to have: the middle, on the logarithmic scale. It
-// errs by 12 % at most, in both groups alike.
-func bucketLog(i int) float64 {
-	return (math.Log(bucketFloorUs(i)) + math.Log(bucketFloorUs(i+1))) / 2
-}
+// bucketLogs are the logarithms of the latencies all bursts of a bucket are taken to have: the middle, on the logarithmic scale. It
+// errs by 12 % at most, in both groups alike. To compute them for each destination would take most of a comparison's time.
+var bucketLogs = func() (logs [len(bpf.Latency{}.Buckets)]float64) {
+	for i := range logs {
+		logs[i] = (math.Log(bucketFloorUs(i)) + math.Log(bucketFloorUs(i+1))) / 2
+	}
+	return logs
+}()
 
 // Bursts is how many latencies were counted.
 func (h Histogram) Bursts() uint64 {
@@ -71,10 +75,10 @@ func (h Histogram) moments() (mean, variance float64) {
 		return 0, 0
 	}
 	for i, c := range h.Counts {
-		mean += float64(c) / n * bucketLog(i)
+		mean += float64(c) / n * bucketLogs[i]
 	}
 	for i, c := range h.Counts {
-		d := bucketLog(i) - mean
+		d := bucketLogs[i] - mean
 		variance += float64(c) / n * d * d
 	}
 	return mean, variance

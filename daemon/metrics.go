@@ -133,7 +133,7 @@ func histogramMetric(h Histogram, group string) prometheus.Metric {
 		}
 		if i < len(h.Counts) {
 			upTo += h.Counts[i]
-			sum += float64(h.Counts[i]) * math.Exp(bucketLog(i)) / 1e6
+			sum += float64(h.Counts[i]) * math.Exp(bucketLogs[i]) / 1e6
 		}
 	}
 	return prometheus.MustNewConstHistogram(describeLatency, upTo, sum, buckets, group)

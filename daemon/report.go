@@ -140,8 +140,14 @@ func (c Config) untimed(tracing error) string {
 	return "bursts of held-out connections cannot be timed, so there is no comparison: " + firstLine(tracing)
 }
 
-// Status implements Controlled.
+// Status implements Controlled. Connections are put in order when the heartbeat need not wait for it: with 100,000 that takes six times as long as to list them.
 func (d *Daemon) Status() Status {
+	s := d.status()
+	slices.SortFunc(s.Sockets, func(a, b SocketStatus) int { return cmp.Compare(a.Cookie, b.Cookie) })
+	return s
+}
+
+func (d *Daemon) status() Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.config.Congestion
@@ -176,10 +182,10 @@ func (d *Daemon) Status() Status {
 	if why := d.config.Egress.unplugged(); why != "" {
 		s.Warnings = append(s.Warnings, why)
 	}
+	s.Sockets = make([]SocketStatus, 0, len(d.sockets))
 	for _, k := range d.sockets {
 		s.Sockets = append(s.Sockets, k.status(s.Default))
 	}
-	slices.SortFunc(s.Sockets, func(a, b SocketStatus) int { return cmp.Compare(a.Cookie, b.Cookie) })
 	return s
 }
 
