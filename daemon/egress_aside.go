@@ -120,8 +120,12 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 
 // returns is the plan's part of comeBack. The caller has x.mu.
 func (x *exits) returns() (changes []egress.Change) {
+	if len(x.aside) == 0 {
+		return nil
+	}
+	ails := x.health.Ails()
 	for a := range x.aside {
-		if !x.health.Ails(a.exit, a.prefix) {
+		if !ails(a.exit, a.prefix) {
 			delete(x.aside, a)
 			x.say(fmt.Sprintf("exit %s is well for %v, or nobody is there to tell: it is back in the main table", a.exit, a.prefix))
 			changes = append(changes, x.plan.Restore(a.prefix, a.exit)...)

@@ -217,6 +217,22 @@ func TestAsideAgain(t *testing.T) {
 	}
 }
 
+// An exit that fails ten thousand clients in as many prefixes: who asks every second what comes back must leave others their turn.
+func TestAsideMany(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	now := time.Now()
+	for i := range 10_000 {
+		client := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(i >> 8), 7: byte(i)})
+		x.health.Fail("a", client, now)
+		prefix, _ := client.Prefix(64)
+		x.aside[putAside{prefix, "a"}] = true
+	}
+	begin := time.Now()
+	if x.returns(); len(x.aside) != 10_000 || time.Since(begin) > time.Second {
+		t.Errorf("%d of 10000 prefixes are set aside still, after %v", len(x.aside), time.Since(begin))
+	}
+}
+
 // Nothing that run started works on what close has closed.
 func TestCloseWaits(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})

@@ -207,19 +207,34 @@ func (h *Health) Clients() []netip.Addr {
 	return slices.Compact(out)
 }
 
-// Ails says whether the exit fails clients within the prefix, all those for whom that was ever in question lately: one that is well proves the exit.
-func (h *Health) Ails(exit string, within netip.Prefix) bool {
-	ails := false
-	for w, a := range h.ways {
-		if w.exit != exit || !within.Contains(w.client) {
-			continue
-		}
-		if a.state == recovered {
-			return false
-		}
-		ails = true
+// Ails returns what says whether an exit fails the clients within a prefix, all those for whom that was ever in question lately: one that is well proves the exit.
+// It tells of the time of the call.
+func (h *Health) Ails() func(exit string, within netip.Prefix) bool {
+	type patient struct {
+		client netip.Addr
+		well   bool
 	}
-	return ails
+	all := map[string][]patient{} // in order, for there are as many prefixes to ask for as clients
+	for w, a := range h.ways {
+		all[w.exit] = append(all[w.exit], patient{w.client, a.state == recovered})
+	}
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b patient) int { return a.client.Compare(b.client) })
+	}
+	return func(exit string, within netip.Prefix) (ails bool) {
+		of := all[exit]
+		first, _ := slices.BinarySearchFunc(of, within.Masked().Addr(), func(p patient, a netip.Addr) int { return p.client.Compare(a) })
+		for _, p := range of[first:] {
+			if !within.Contains(p.client) {
+				break
+			}
+			if p.well {
+				return false
+			}
+			ails = true
+		}
+		return ails
+	}
 }
 
 // Held lists what is not offered now: the exits' names by client.

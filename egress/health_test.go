@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -164,5 +165,39 @@ func TestBet(t *testing.T) {
 	r.Proven("a", r.client, r.at(621))
 	if !r.Bet("a", r.client, r.at(700)) {
 		t.Error("no bet after one that was won")
+	}
+}
+
+// Which exits fail which prefixes is the same as when every client is looked at for each.
+func TestAils(t *testing.T) {
+	h, now, random := NewHealth(), time.Unix(0, 0), rand.New(rand.NewPCG(1, 1))
+	address := func() netip.Addr {
+		if random.IntN(2) == 0 {
+			return netip.AddrFrom4([4]byte{192, 0, byte(random.IntN(3)), byte(random.IntN(4))})
+		}
+		return netip.AddrFrom16([16]byte{0x20, 1, 5: byte(random.IntN(3)), 15: byte(random.IntN(4))})
+	}
+	for range 20 {
+		w := wayTo{[]string{"a", "b"}[random.IntN(2)], address()}
+		h.Fail(w.exit, w.client, now)
+		h.ways[w].state = ailmentState(random.IntN(3))
+	}
+	ails, seen := h.Ails(), map[bool]int{}
+	for range 1000 {
+		exit, client := []string{"a", "b", "c"}[random.IntN(3)], address()
+		within := netip.PrefixFrom(client, random.IntN(client.BitLen()+1))
+		some, well := false, false
+		for w, a := range h.ways {
+			if w.exit == exit && within.Contains(w.client) {
+				some, well = true, well || a.state == recovered
+			}
+		}
+		seen[some && !well]++
+		if got := ails(exit, within); got != (some && !well) {
+			t.Errorf("%s fails %v: %v", exit, within, got)
+		}
+	}
+	if seen[true] < 100 || seen[false] < 100 {
+		t.Errorf("outcomes: %v", seen)
 	}
 }
