@@ -212,26 +212,39 @@ func (x *exits) fill(now time.Time) (changed bool) {
 	return changed
 }
 
-// requicken finds the clients that are to have another exit for their latency. The caller has x.mu.
+// requicken finds the clients that are to have another exit for their latency.
 func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
-	for client, was := range x.quickest {
-		main, ways := x.plan.MainExit(client), x.plan.Reachable(client)
-		if len(ways) == 0 || x.traffic.RTTUs(was.exit, client) == 0 && now.Sub(was.at) > time.Minute {
-			delete(x.quickest, client) // its connections are long gone
-			continue
+	x.mu.Lock()
+	all := slices.Collect(maps.Keys(x.quickest))
+	x.mu.Unlock()
+	for _, client := range all {
+		x.mu.Lock() // for one client at a time: who judges failures must not wait for all
+		if x.turn(client, now) {
+			clients = append(clients, client)
 		}
-		all := x.candidates(client, ways, main)
-		if now.Sub(was.at) < stayFor && free(all, was.exit) {
-			continue
-		}
-		for exit := range egress.Latency.Carriers(all, was.exit) {
-			if exit != was.exit {
-				x.quickest[client] = quickExit{exit, now}
-				clients = append(clients, client)
-			}
-		}
+		x.mu.Unlock()
 	}
 	return clients
+}
+
+// turn gives a client another exit for its latency, if that is due. The caller has x.mu.
+func (x *exits) turn(client netip.Addr, now time.Time) (turned bool) {
+	was, main, ways := x.quickest[client], x.plan.MainExit(client), x.plan.Reachable(client)
+	if len(ways) == 0 || x.traffic.RTTUs(was.exit, client) == 0 && now.Sub(was.at) > time.Minute {
+		delete(x.quickest, client) // its connections are long gone
+		return false
+	}
+	all := x.candidates(client, ways, main)
+	if now.Sub(was.at) < stayFor && free(all, was.exit) {
+		return false
+	}
+	for exit := range egress.Latency.Carriers(all, was.exit) {
+		if exit != was.exit {
+			x.quickest[client] = quickExit{exit, now}
+			turned = true
+		}
+	}
+	return turned
 }
 
 // spare finds the clients for whom exits lose too much, or no longer do. The caller has x.mu.
@@ -258,8 +271,9 @@ func (x *exits) reconsider(now time.Time) {
 		x.say(inWords(d))
 	}
 	x.forget(now)
-	clients := append(append(x.requicken(now), x.services.newcomers()...), x.spare(now)...)
+	clients := append(x.services.newcomers(), x.spare(now)...)
 	x.mu.Unlock()
+	clients = append(clients, x.requicken(now)...)
 	if all {
 		x.mptcp.Changed()
 	} else if len(prefixes) > 0 {

@@ -107,6 +107,31 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// While twenty thousand clients are looked at for a quicker exit, others get their turn: new connections, and who judges failures.
+func TestQuickestOfMany(t *testing.T) {
+	x := choosing(t, Service{egress.Latency, 0})
+	for i := range 20_000 {
+		client := chooser.As16()
+		client[13], client[14] = byte(i>>8), byte(i)
+		x.quickest[netip.AddrFrom16(client)] = quickExit{"a", time.Now()}
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); x.reconsider(time.Now()) }()
+	for turns := 0; ; turns++ {
+		x.mu.Lock()
+		clients := len(x.quickest)
+		x.mu.Unlock()
+		select {
+		case <-ended:
+			if turns < 20 {
+				t.Errorf("others got %d turns while %d clients were looked at", turns, clients)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // A prefix that gains nothing has its other exits stand by; its connections and no others are looked at again.
 func TestNotWorthIt(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 50})
