@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +89,7 @@ type ackSender struct {
 	sources map[netip.Prefix]*rate.Limiter
 	swept   time.Time // the sources
 	taken   map[ackpath.Name]*takenFlow
+	moved   bool        // interfaces of flows that are taken are others than the kernel was told
 	ended   bpf.AckLead // counters of those that are over
 	ignored uint64      // hellos
 	// What was found when the sockets were searched for the last time.
@@ -196,10 +198,12 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		s.taken[n] = t
 		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
 	}
-	t.until, t.interfaces = now.Add(takenFor), []int{link}
+	interfaces := []int{link}
 	if l, err := s.find(f); err == nil {
-		t.interfaces = append(t.interfaces, l.index)
+		interfaces = append(interfaces, l.index)
 	}
+	s.moved = s.moved || !slices.Equal(interfaces, t.interfaces)
+	t.until, t.interfaces = now.Add(takenFor), interfaces
 	return ackpath.Known
 }
 
@@ -213,20 +217,26 @@ func (s *ackSender) drop(n ackpath.Name, because string) {
 		s.logf("%v", err)
 	}
 	delete(s.taken, n)
+	s.moved = true
 	s.logf("copies of the ACKs of %v-%v are taken no more, after %d: %s", t.ends.Local, t.ends.Remote, l.Copies, because)
 }
 
-// watch has the kernel look at the interfaces that are of use now. It may take the kernel some time, so it comes after the answer.
+// watch has the kernel look at the interfaces that are of use now. It may take the kernel some time, so it comes after the answer. Of thousands of flows a hello a second
+// comes for each, so they are not gone through for every one.
 func (s *ackSender) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.moved {
+		return
+	}
 	interfaces := map[int]bool{}
 	for _, t := range s.taken {
 		for _, i := range t.interfaces {
 			interfaces[i] = true
 		}
 	}
-	if err := s.kernel.watchHeard(interfaces); err != nil {
+	err := s.kernel.watchHeard(interfaces)
+	if s.moved = err != nil; s.moved {
 		s.logf("%v", err)
 	}
 }

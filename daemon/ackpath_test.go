@@ -27,6 +27,7 @@ type fakeAcks struct {
 	names       map[bpf.AckName]bpf.FlowKey
 	leads       map[bpf.FlowKey]bpf.AckLead
 	sent, heard map[int]bool
+	told        int         // how often, what is to be heard
 	stuck       bpf.FlowKey // copying this one's ACKs cannot be ended
 }
 
@@ -37,8 +38,15 @@ func newFakeAcks() *fakeAcks {
 func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error { k.routes[flow] = to; return nil }
 func (k *fakeAcks) copies(flow bpf.FlowKey) uint64                 { return k.routes[flow].Copies }
 func (k *fakeAcks) watchSent(i map[int]bool) error                 { k.sent = i; return nil }
-func (k *fakeAcks) watchHeard(i map[int]bool) error                { k.heard = i; return nil }
 func (k *fakeAcks) Close() error                                   { return nil }
+
+func (k *fakeAcks) watchHeard(i map[int]bool) error {
+	k.heard, k.told = i, k.told+1
+	if i[5] {
+		return errors.New("no such interface")
+	}
+	return nil
+}
 
 func (k *fakeAcks) stopCopying(flow bpf.FlowKey) error {
 	if flow == k.stuck {

@@ -1,0 +1,28 @@
+package daemon
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"plait.dev/plait/ackpath"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// The kernel is told of interfaces when they are others, and again after it refused: with thousands of flows there are as many hellos a second.
+func TestAckSenderWatches(t *testing.T) {
+	k := newFakeAcks()
+	s := newAckSender(k, true, (&said{}).logf)
+	s.list = func() ([]mptcp.Flow, error) {
+		return []mptcp.Flow{subflow("192.0.2.1:443", "198.51.100.7:5000", 0, "plait")}, nil
+	}
+	s.find = func(mptcp.Flow) (ackLink, error) { return ackLink{index: 4}, nil }
+	now := time.Unix(1000, 0)
+	for _, c := range []struct{ link, told int }{{3, 1}, {3, 1}, {6, 2}, {6, 2}, {5, 3}, {5, 4}, {6, 5}, {6, 5}} {
+		now = now.Add(time.Second)
+		s.answer(now, netip.MustParseAddr("198.51.100.7"), c.link, ackpath.Hello{Flows: []ackpath.Name{{Token: 7}}}.Append(nil))
+		if s.watch(); k.told != c.told || !k.heard[c.link] || !k.heard[4] {
+			t.Errorf("a hello at interface %d: told %d times, want %d; heard is %v", c.link, k.told, c.told, k.heard)
+		}
+	}
+}
