@@ -29,8 +29,9 @@ type flows struct {
 	transfers     *ringbuf.Reader
 	reading       sync.RWMutex // Close waits for those who count
 	closed        bool
-	// watched are the addresses whose flows are watched.
+	// watched are the addresses whose flows are watched; full: there is no room for more.
 	watched map[netip.Addr]bool
+	full    bool
 }
 
 // openFlows needs Linux 6.6 or newer (tcx). Flows are told what cgroups says of the cgroup of their socket, or of the nearest above. An interface that is not
@@ -125,12 +126,15 @@ func (f *flows) seeing() bool {
 	return f.index != 0
 }
 
-// watch adds an address of this host. It is for one goroutine at a time.
+// watch adds an address of this host, and says once that there is no room for more: some hosts have thousands. It is for one goroutine at a time.
 func (f *flows) watch(a netip.Addr) error {
-	if f.watched[a] {
+	if f.watched[a] || f.full {
 		return nil
 	}
 	if err := f.Maps[bpf.FlowsMapPlaitSources].Put(bpf.Source{Address: a.As16()}, uint8(1)); err != nil {
+		if f.full = full(err); f.full {
+			return fmt.Errorf("watch the flows of address %v: plait watches %d addresses of this host already and has no room for more; what leaves from others is not measured", a, len(f.watched))
+		}
 		return fmt.Errorf("watch the flows of address %v: %w", a, err)
 	}
 	f.watched[a] = true
