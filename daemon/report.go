@@ -140,9 +140,11 @@ func (c Config) untimed(tracing error) string {
 	return "bursts of held-out connections cannot be timed, so there is no comparison: " + firstLine(tracing)
 }
 
-// Status implements Controlled. Connections are put in order when the heartbeat need not wait for it: with 100,000 that takes six times as long as to list them.
+// Status implements Controlled. Connections are put in order, and the other levers asked, when the heartbeat need not wait for it: to sort 100,000 takes six times as long
+// as to list them, and a lever may be busy for seconds.
 func (d *Daemon) Status() Status {
 	s := d.status()
+	s.Egress, s.Ackpath = d.exits.summary(), d.acks.summary()
 	slices.SortFunc(s.Sockets, func(a, b SocketStatus) int { return cmp.Compare(a.Cookie, b.Cookie) })
 	return s
 }
@@ -154,7 +156,7 @@ func (d *Daemon) status() Status {
 	s := Status{
 		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
 		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
-		Egress: d.exits.summary(), Ackpath: d.acks.summary(), Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
+		Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
 	}
 	if d.kernel.tracing != nil {
 		s.Tracing = d.kernel.tracing.Error()

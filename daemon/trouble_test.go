@@ -124,6 +124,25 @@ func TestNoRoomForChoices(t *testing.T) {
 	}
 }
 
+// Another lever is busy, and whoever asks for the state waits for it: the heartbeat does not.
+func TestHeartbeatWhileAsked(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	d.acks.changing.Lock()
+	asked, beaten := make(chan struct{}), make(chan error, 1)
+	go func() { d.Status(); close(asked) }()
+	time.Sleep(100 * time.Millisecond)
+	go func() { beaten <- d.tick() }()
+	select {
+	case err := <-beaten:
+		h.must(err)
+	case <-time.After(stale):
+		t.Errorf("no heartbeat for %v", stale)
+	}
+	d.acks.changing.Unlock()
+	<-asked
+}
+
 // More destinations than there is room for: the oldest drop out of the comparison, and so many slower ones do not end the daemon.
 func TestNoRoomForDestinations(t *testing.T) {
 	h := newHost(t)
