@@ -352,11 +352,11 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 	a.copies("another receiver", client)
 	server.kill()
 	a.ends("the sender is killed")
+	quiet()
+	client.kill()
 	if said := client.said.String(); !strings.Contains(said, "are copied no more") || !strings.Contains(said, "does not answer over quick") {
 		t.Errorf("the receiver does not say why it ends: %s", said)
 	}
-	quiet()
-	client.kill()
 	p.close()
 	a.clean("the connection has ended, on links that are still there")
 }
