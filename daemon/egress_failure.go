@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"os"
@@ -55,7 +56,8 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	if overdue(&stats) {
 		stats.StalledAtNs = stats.AskedAtNs + overdueNs
 	}
-	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(stats.UnansweredAtNs), at(stats.HeardAtNs)
+	unanswered := cmp.Or(stats.UnansweredAtNs, stats.AskedAtNs) // an answer on another CPU may have cleared the first after data was sent
+	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(unanswered), at(stats.HeardAtNs)
 	return f
 }
 
