@@ -176,7 +176,7 @@ func TestFairControl(t *testing.T) {
 	const lead = 200 * time.Millisecond
 	h, c, tell := newFair(t, "fixed:reno", lead)
 	before := tell()
-	for range 5 { // on a busy host they take half a minute, and the connection is given one
+	for range 5 { // on a busy host they take half a minute
 		h.transfers("under the fair control", c)
 		tell()
 	}

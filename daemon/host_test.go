@@ -299,7 +299,7 @@ func (h *host) connectTo(address string, port int, from, choice string) (p pair,
 		return p, err
 	}
 	p.server = c.(*net.TCPConn)
-	patience := time.Now().Add(time.Minute) // a connection that stands still fails its test
+	patience := time.Now().Add(5 * time.Minute) // a connection that stands still fails its test
 	return p, errors.Join(p.client.SetDeadline(patience), p.server.SetDeadline(patience))
 }
 
