@@ -69,7 +69,8 @@ func TestAckpathMany(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	rounds := 0 // that have arrived, of all connections
-	for _, p := range a.connections(many) {
+	pairs := a.connections(many)
+	for _, p := range pairs {
 		all.Go(func() {
 			for at := 0; ; at += chunk {
 				select {
@@ -116,4 +117,8 @@ func TestAckpathMany(t *testing.T) {
 	goes("the sender is killed")
 	close(stop)
 	all.Wait()
+	for _, p := range pairs { // while their links are there: they keep the kernel half
+		p.close()
+	}
+	a.eventually(time.Minute, "the connections have ended: no program of plait's is left", func() bool { return len(a.programs()) == 0 })
 }
