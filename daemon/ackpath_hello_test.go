@@ -28,7 +28,8 @@ func TestAckReceiverMany(t *testing.T) {
 			every = ackLookEvery
 		}
 		r.look(at)
-		for _ = receiver.SetReadDeadline(time.Now().Add(time.Millisecond)); ; {
+		_ = receiver.SetReadDeadline(time.Now().Add(time.Millisecond)) // what was sent is there
+		for {
 			n, from, err := receiver.ReadFromUDPAddrPort(b)
 			if err != nil {
 				break

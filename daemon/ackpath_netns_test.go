@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -223,8 +224,8 @@ func (a *ackHosts) attached() string {
 	return strings.Join(all, ", ")
 }
 
-// download keeps a connection of the server's busy until what it returns is called, which checks that every byte arrived.
-func (a *ackHosts) download() (p pair, quiet func()) {
+// connections opens MPTCP connections, fifty at once, whose second subflows join by themselves.
+func (a *ackHosts) connections(many int) (pairs []pair) {
 	a.Helper()
 	var l net.Listener
 	a.in(func() (err error) {
@@ -232,22 +233,51 @@ func (a *ackHosts) download() (p pair, quiet func()) {
 		return err
 	})
 	a.Cleanup(func() { l.Close() }) // later: who joins asks it
-	a.must(netns.Do(a.client.ns, func() error {
-		d := net.Dialer{Timeout: 10 * time.Second}
-		d.SetMultipathTCP(true)
-		c, err := d.Dial("tcp", l.Addr().String())
-		if err == nil {
-			p.client = c.(*net.TCPConn)
+	pairs = make([]pair, many)
+	accepted := make(map[string]*net.TCPConn, many)
+	for some := range slices.Chunk(pairs, 50) {
+		var dialed sync.WaitGroup
+		for i := range some {
+			dialed.Go(func() {
+				err := netns.Do(a.client.ns, func() error {
+					d := net.Dialer{Timeout: 10 * time.Second}
+					d.SetMultipathTCP(true)
+					c, err := d.Dial("tcp", l.Addr().String())
+					if err == nil {
+						some[i].client = c.(*net.TCPConn)
+					}
+					return err
+				})
+				if err != nil {
+					a.Error(err)
+				}
+			})
 		}
-		return err
-	}))
-	c, err := l.Accept()
-	a.must(err)
-	p.server = c.(*net.TCPConn)
-	a.Cleanup(p.close)
+		dialed.Wait()
+		if a.Failed() { // Accept would wait without end
+			a.FailNow()
+		}
+		for range some {
+			c, err := l.Accept()
+			a.must(err)
+			accepted[c.RemoteAddr().String()] = c.(*net.TCPConn)
+		}
+	}
 	patience := time.Now().Add(5 * time.Minute) // a connection that stands still fails its test
-	a.must(errors.Join(p.client.SetDeadline(patience), p.server.SetDeadline(patience)))
-	return p, a.busy([]pair{p})
+	for i, p := range pairs {
+		p.server = accepted[p.client.LocalAddr().String()]
+		a.Cleanup(p.close)
+		a.must(errors.Join(p.client.SetDeadline(patience), p.server.SetDeadline(patience)))
+		pairs[i] = p
+	}
+	return pairs
+}
+
+// download keeps a connection of the server's busy until what it returns is called, which checks that every byte arrived.
+func (a *ackHosts) download() (p pair, quiet func()) {
+	a.Helper()
+	pairs := a.connections(1)
+	return pairs[0], a.busy(pairs)
 }
 
 // hooks says how many programs are attached to the packets of an interface.

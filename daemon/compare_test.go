@@ -172,15 +172,3 @@ func TestCompareKnownTruth(t *testing.T) {
 		}
 	}
 }
-
-// One destination, whose bursts are in a third of the buckets; there may be 2,000 of them every 10 s and for each answer about the state.
-func BenchmarkCompare(b *testing.B) {
-	h := Histogram{Connections: 100, Counts: make([]uint64, len(bucketLogs))}
-	for i := range 32 {
-		h.Counts[16+i] = uint64(i + 1)
-	}
-	for b.Loop() {
-		NewGroup(h, 0)
-		Compare(h, h)
-	}
-}

@@ -17,7 +17,7 @@ import (
 var chooser = netip.MustParseAddr("2001:db8:c::2")
 
 // choosing is a lever without a kernel: exits a, b and c reach the client, a is BGP's best path.
-func choosing(t *testing.T, service Service, rules ...ServiceRule) *exits {
+func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
 	x := &exits{log: io.Discard, ration: newRation("elsewhere"), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
@@ -239,22 +239,6 @@ func TestAsideAgain(t *testing.T) {
 		if x.comeBack(); x.plan.MainExit(chooser) != want {
 			t.Errorf("%s is well, and the main table leads through %q", want, x.plan.MainExit(chooser))
 		}
-	}
-}
-
-// An exit that fails ten thousand clients in as many prefixes: who asks every second what comes back must leave others their turn.
-func TestAsideMany(t *testing.T) {
-	x := choosing(t, Service{egress.Throughput, 0})
-	now := time.Now()
-	for i := range 10_000 {
-		client := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(i >> 8), 7: byte(i)})
-		x.health.Fail("a", client, now)
-		prefix, _ := client.Prefix(64)
-		x.aside[putAside{prefix, "a"}] = true
-	}
-	begin := time.Now()
-	if x.returns(); len(x.aside) != 10_000 || time.Since(begin) > time.Second {
-		t.Errorf("%d of 10000 prefixes are set aside still, after %v", len(x.aside), time.Since(begin))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -384,16 +385,22 @@ func (h *host) transfers(what string, p pair) {
 
 // busy keeps sending on connections, and checks every byte, until what it returns is called.
 func (h *host) busy(pairs []pair) (quiet func()) {
-	const chunk = 64 << 10
+	_, quiet = h.keepSending(pairs, 64<<10, 5*time.Millisecond)
+	return quiet
+}
+
+// keepSending sends a chunk on each connection, and another some time after that has arrived, and checks every byte, until quiet is called. arrived counts chunks.
+func (h *host) keepSending(pairs []pair, chunk int, pause time.Duration) (arrived *atomic.Int64, quiet func()) {
 	stop := make(chan struct{})
 	var all sync.WaitGroup
+	arrived = new(atomic.Int64)
 	for _, c := range pairs {
 		all.Go(func() {
 			for at := 0; ; at += chunk {
 				select {
 				case <-stop:
 					return
-				case <-time.After(5 * time.Millisecond):
+				case <-time.After(pause):
 				}
 				sent := make(chan error, 1)
 				go func() { sent <- send(c.server, at, chunk) }()
@@ -401,10 +408,11 @@ func (h *host) busy(pairs []pair) (quiet func()) {
 					h.Error(err)
 					return
 				}
+				arrived.Add(1)
 			}
 		})
 	}
-	return func() { close(stop); all.Wait() }
+	return arrived, func() { close(stop); all.Wait() }
 }
 
 // clean checks that nothing of plait is left in the kernel: neither the name nor a program.
