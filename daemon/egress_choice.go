@@ -38,10 +38,14 @@ type choice struct {
 	forgot time.Time
 }
 
-// membership says which of the two groups a connection is in, and when that was last of use.
+// membership says which of the two groups a connection is in, and when that was last of use. It is small, for at 1,000 new connections a second there are 3.6 million.
 type membership struct {
 	heldOut bool
-	at      time.Time
+	atS     uint32 // Unix time
+}
+
+func member(heldOut bool, now time.Time) membership {
+	return membership{heldOut, uint32(now.Unix())}
 }
 
 // quickExit is the exit a client has under the strategy latency.
@@ -101,11 +105,11 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 func (x *exits) group(p mptcp.Peer, out, alone bool, now time.Time) {
 	switch {
 	case out && alone:
-		x.groups[p.Token] = membership{true, now}
+		x.groups[p.Token] = member(true, now)
 	case out || alone || x.moved || len(x.full) > 0: // what it gets is neither the strategy nor the best path by lot
 		delete(x.groups, p.Token)
 	default:
-		x.groups[p.Token] = membership{false, now}
+		x.groups[p.Token] = member(false, now)
 	}
 }
 
@@ -153,7 +157,7 @@ func (x *exits) transfer(t flowTransfer) {
 	if !is || len(ways) < 2 { // there is nothing to choose
 		return
 	}
-	x.groups[t.token] = membership{group.heldOut, now}
+	x.groups[t.token] = member(group.heldOut, now)
 	service := x.services.of(mptcp.Peer{Token: t.token, Client: client, Own: t.ends.Local})
 	x.worth.Transfer(t.token, ways[0].Prefix, service.Strategy, group.heldOut, t.bytes, t.us, now)
 }
@@ -164,7 +168,7 @@ func (x *exits) forget(now time.Time) {
 		return
 	}
 	x.forgot = now
-	maps.DeleteFunc(x.groups, func(_ uint32, m membership) bool { return now.Sub(m.at) > groupFor })
+	maps.DeleteFunc(x.groups, func(_ uint32, m membership) bool { return now.Unix()-int64(m.atS) > int64(groupFor.Seconds()) })
 }
 
 // runTransfers takes in transfers until the kernel half is closed.
