@@ -38,6 +38,9 @@ const changesPause = 50 * time.Millisecond
 // resyncPause is the least time between two readings of all connections: a host too busy for the events must not be kept busy by them.
 const resyncPause = time.Second
 
+// resyncTries is how often in a row the kernel may refuse to show them.
+const resyncTries = 10
+
 // Open subscribes to the events of the calling thread's network namespace and makes a picture of the connections that exist. It needs
 // CAP_NET_ADMIN. Nothing changes before Run.
 func Open(config Config) (*Service, error) {
@@ -222,8 +225,26 @@ func (s *Service) resync(fresh bool) (end chan error, err error) {
 	return end, nil
 }
 
+// resyncAgain reads the picture anew, not sooner than resyncPause after the last time. A host that is short of memory or files for a moment
+// refuses; the connections go on as they are meanwhile.
+func (s *Service) resyncAgain(ctx context.Context, last time.Time) (end chan error, err error) {
+	for range resyncTries {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(time.Until(last.Add(resyncPause))):
+		}
+		if end, err = s.resync(false); err == nil {
+			return end, nil
+		}
+		last = time.Now()
+		s.manager.config.Log.Warn("MPTCP connections cannot be read: it is tried again", "err", err)
+	}
+	return nil, err
+}
+
 // Run manages until the context ends, and then leaves the connections as they are: they go on with the subflows they have, until another
-// Service finds them. An error says that the kernel refused to show connections or events.
+// Service finds them. An error says that the kernel refused to show connections or events, and went on to for 10 s if it had shown them before.
 func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(s.run(ctx), s.Close())
 }
@@ -254,12 +275,7 @@ func (s *Service) run(ctx context.Context) error {
 			return nil
 		case err := <-end:
 			s.manager.config.Log.Warn("events of MPTCP connections may be lost: all connections are read again", "err", err)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(time.Until(resynced.Add(resyncPause))):
-			}
-			if end, err = s.resync(false); err != nil {
+			if end, err = s.resyncAgain(ctx, resynced); err != nil {
 				return err
 			}
 			resynced = time.Now()

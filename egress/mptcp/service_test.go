@@ -323,6 +323,39 @@ func TestLostEvents(t *testing.T) {
 	w.until("their end", func() bool { st := s.Status(); return st.Connections == 0 })
 }
 
+// A process without a free file cannot read the picture anew. It tries again, and manages on.
+func TestLostEventsWithoutFiles(t *testing.T) {
+	w := newWorld(t, "")
+	w.reach(1)
+	s, _ := w.serve()
+	w.listen("tcp", "[::]:80")
+	w.until("start", func() bool { return s.Status().Resyncs == 1 })
+	w.in(w.server, func() error {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return err
+		}
+		defer func() {
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+			return err
+		}
+		if _, err := s.resync(false); !errors.Is(err, unix.EMFILE) {
+			t.Errorf("resync: %v, want %v", err, unix.EMFILE)
+		}
+		err := s.events.Close()
+		time.Sleep(300 * time.Millisecond) // for the first try
+		return err
+	})
+	w.until("the connections to be read", func() bool { return s.Status().Resyncs == 2 })
+	d := w.fetch("10.77.0.2:80", -10_000, true)
+	w.subflows(s, 2)
+	d.conn.Close()
+}
+
 // Connections that began under the kernel's path manager stay there, and what was set before comes back.
 func TestSwitch(t *testing.T) {
 	w := newWorld(t, "20mbit")
