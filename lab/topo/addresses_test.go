@@ -74,6 +74,7 @@ func TestNewErrors(t *testing.T) {
 		{"announce", change("announce: [access]", "announce: [acess]"), `routers.isp.announce: "acess" is neither`},
 		{"no locator", change(`locator: "2001:db8:f1::/48"`, ""), "router as1 needs an SRv6 locator"},
 		{"same exit", change("exit: b", "exit: a"), "a is also the name of another exit"},
+		{"link like VRF", change("links:", "links:\n  exit-b: {ends: [as2, other]}"), "b has a VRF exit-b, which is the name of a link"},
 		{"unknown exit", change("exits: [a, b]", "exits: [a, c]"), "no router has a peer with exit c"},
 		{"inner exit", change("peers: {server: {}, as1: {}, as2: {}}", "peers: {server: {exit: x}, as1: {}, as2: {}}"), "server is in the same AS"},
 		{"event link", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, link: m, carrier: down}]", "timeline[0].link: there is no link m"},

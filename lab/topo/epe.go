@@ -72,6 +72,9 @@ func (t *Topology) checkExit(x *exit) error {
 	if slices.ContainsFunc(t.exits, func(o *exit) bool { return o.name == x.name }) {
 		return fmt.Errorf("%s is also the name of another exit", x.name)
 	}
+	if slices.ContainsFunc(t.links, func(l *link) bool { return l.name == x.vrf() }) {
+		return fmt.Errorf("%s has a VRF %s, which is the name of a link: choose another for one of them", x.name, x.vrf())
+	}
 	if t.exitOf(x.peer.own) != nil || len(x.peer.own.link.ends) != 2 {
 		return fmt.Errorf("link %s belongs to one exit only: it must join just %s and %s", x.peer.own.link.name, n.name, x.peer.name)
 	}
