@@ -68,6 +68,7 @@ struct plait_prefix {
 struct plait_latency {
 	__u64 connections;
 	__u64 bursts;
+	__u64 squares; /* sum over the connections of the square of how many bursts are theirs */
 	__u64 bytes;
 	__u32 buckets[PLAIT_LATENCY_BUCKETS];
 };

@@ -67,8 +67,11 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	}
 	if (s->counted_in != plait_daemon.comparison) {
 		s->counted_in = plait_daemon.comparison;
+		s->counted = 0;
 		__sync_fetch_and_add(&l->connections, 1);
 	}
+	__sync_fetch_and_add(&l->squares, 2 * (__u64)s->counted + 1); /* (n+1)^2 - n^2 */
+	s->counted++;
 	__sync_fetch_and_add(&l->bursts, 1);
 	__sync_fetch_and_add(&l->bytes, bytes);
 	if (bucket < PLAIT_LATENCY_BUCKETS)

@@ -57,6 +57,7 @@ type PlaitPlaitLatency struct {
 	_           structs.HostLayout
 	Connections uint64
 	Bursts      uint64
+	Squares     uint64
 	Bytes       uint64
 	Buckets     [96]uint32
 }

@@ -45,7 +45,7 @@ struct plait_sock {
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
-	__u32 pad4;
+	__u32 counted; /* its bursts in that comparison */
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
 	__u32 round_delivered;

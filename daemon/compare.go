@@ -12,7 +12,9 @@ import (
 type Histogram struct {
 	// Connections is how many connections the bursts are from.
 	Connections uint64
-	Counts      []uint64
+	// Squares is the sum, over the connections, of the square of how many of the bursts are theirs.
+	Squares uint64
+	Counts  []uint64
 }
 
 // Verdict says how the managed connections fare against those on the system's default.
@@ -29,7 +31,7 @@ const (
 type Comparison struct {
 	// Ratio is 0 if a group has no burst: there is nothing to compare.
 	Ratio float64 `json:"ratio"`
-	// Low and High enclose the true ratio with 95 % confidence. Both are 0 as long as a group has fewer than minConnections.
+	// Low and High enclose the true ratio with 95 % confidence. Both are 0 as long as a group is worth fewer than minConnections.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 	// Verdict is Worse or Better when the whole interval is, by more than the groups' clocks may differ.
@@ -37,7 +39,7 @@ type Comparison struct {
 }
 
 const (
-	// minConnections of each group: with fewer, the mean of their logarithms is too far from a normal distribution.
+	// minConnections of each group, by effective: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minConnections = 10
 	// sameWithin is how much the groups' latencies may differ by the way they are timed: bursts of held-out connections begin
 	// when the application writes, those of managed ones when the first packet leaves.
@@ -85,13 +87,12 @@ func (h Histogram) moments() (mean, variance float64) {
 }
 
 // effective is how many independent bursts say as much as these do. The bursts of one connection share client, access line and
-// size of what is sent, so they say less about the prefix than as many of different connections. If r is their correlation and
-// a connection has m bursts with coefficient of variation v, n bursts count as n / (1 + (m(1+v^2) - 1) r) (Kish's design
-// effect), which no histogram tells. This takes r = 1/2, more than paths that share all but their last hop show, and v = 1,
-// numbers of bursts spread exponentially: there are as many as connections. A few connections with most of the bursts between
-// them would still look more certain than they are.
+// size of what is sent, so they say less about the prefix than as many of different connections: taken for as good as one, whose
+// weight in the mean is their number. Then the variance of the mean is that of a burst by this (Kish's effective size), however
+// unequal connections are: a few that have nearly all bursts between them are few.
 func (h Histogram) effective() float64 {
-	return float64(min(h.Connections, h.Bursts()))
+	n := float64(h.Bursts())
+	return n * n / float64(max(h.Squares, 1))
 }
 
 // squaredError is the variance of the mean logarithm. Within a bucket of width w it is at least w^2/12 for a single burst, so

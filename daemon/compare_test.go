@@ -3,6 +3,7 @@ package daemon
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -31,7 +32,7 @@ func counts(of map[int]uint64) []uint64 {
 
 func TestHistogramByHand(t *testing.T) {
 	// 3 bursts in 64 to 80 us, 1 in 128 to 160 us.
-	h := Histogram{Connections: 2, Counts: counts(map[int]uint64{0: 3, 4: 1})}
+	h := Histogram{Connections: 2, Squares: 2*2 + 2*2, Counts: counts(map[int]uint64{0: 3, 4: 1})}
 	a, b := math.Sqrt(64*80), math.Sqrt(128*160)
 	near(t, "geometric mean", h.GeometricMeanUs(), math.Pow(a*a*a*b, 0.25))
 	// b is 2a, so the logarithms differ by ln 2; three of four are 1/4 of it below the mean, one is 3/4 above.
@@ -46,14 +47,17 @@ func TestHistogramByHand(t *testing.T) {
 }
 
 func TestEffective(t *testing.T) {
-	for _, c := range []struct{ connections, bursts, want uint64 }{{10, 10, 10}, {10, 1000, 10}, {0, 5, 0}, {5, 0, 0}, {5, 3, 3}} {
-		h := Histogram{Connections: c.connections, Counts: []uint64{c.bursts}}
-		near(t, "effective", h.effective(), float64(c.want))
+	for _, c := range []struct {
+		bursts, squares uint64
+		want            float64
+	}{{10, 10 * 1, 10}, {1000, 10 * 100 * 100, 10}, {1090, 1000*1000 + 90*1, 1090. * 1090 / 1000090}, {5, 0, 25}, {0, 5, 0}, {0, 0, 0}} {
+		h := Histogram{Connections: 1000, Squares: c.squares, Counts: []uint64{c.bursts}}
+		near(t, "effective", h.effective(), c.want)
 	}
 }
 
 func TestCompareEmpty(t *testing.T) {
-	full := Histogram{Connections: 1000, Counts: counts(map[int]uint64{40: 1000})}
+	full := Histogram{Connections: 1000, Squares: 1000, Counts: counts(map[int]uint64{40: 1000})}
 	none := Histogram{Counts: make([]uint64, 96)}
 	for _, c := range []Comparison{Compare(none, full), Compare(full, none), Compare(none, none), Compare(Histogram{}, Histogram{})} {
 		if c != (Comparison{Verdict: Unclear}) {
@@ -67,21 +71,21 @@ func TestCompareEmpty(t *testing.T) {
 
 // A ratio is told at once, an interval from ten connections on, however many bursts there are.
 func TestCompareFewConnections(t *testing.T) {
-	slow := Histogram{Connections: 9, Counts: counts(map[int]uint64{48: 90000})}
-	fast := Histogram{Connections: 1000, Counts: counts(map[int]uint64{40: 90000})}
+	slow := Histogram{Connections: 9, Squares: 9 * 10000 * 10000, Counts: counts(map[int]uint64{48: 90000})}
+	fast := Histogram{Connections: 1000, Squares: 1000 * 90 * 90, Counts: counts(map[int]uint64{40: 90000})}
 	c := Compare(slow, fast)
 	near(t, "ratio", c.Ratio, 4)
 	if c.Low != 0 || c.High != 0 || c.Verdict != Unclear {
 		t.Errorf("9 connections: %+v, want no interval", c)
 	}
-	slow.Connections = 10
+	slow.Connections, slow.Squares = 10, 10*9000*9000
 	if c := Compare(slow, fast); c.Verdict != Worse || c.Low < 2 || c.Low > 4 || c.High < 4 {
 		t.Errorf("10 connections, four times as slow: %+v, want worse", c)
 	}
 	if c := Compare(fast, slow); c.Verdict != Better {
 		t.Errorf("four times as fast: %+v, want better", c)
 	}
-	few := Histogram{Connections: 10, Counts: counts(map[int]uint64{48: 1})} // counters read while they change
+	few := Histogram{Connections: 10, Squares: 10 * 9000 * 9000, Counts: counts(map[int]uint64{48: 1})} // counters read while they change
 	if c := Compare(few, fast); c.Low != 0 || c.Verdict != Unclear {
 		t.Errorf("one burst: %+v, want no interval", c)
 	}
@@ -112,28 +116,55 @@ func bucket(us float64) int {
 	return min(octave*4+int(n&3), 95)
 }
 
-// connect draws a connection with a median latency of its own and a number of bursts that is spread exponentially, about 20 in
-// the mean: half the variance of the logarithms lies between connections.
-func (h *Histogram) connect(r *rand.Rand, medianUs float64) {
-	const deviation = 0.5 // of either half: two thirds of all latencies are within a factor of 2 of the median
-	of := medianUs * math.Exp(deviation*r.NormFloat64())
-	h.Connections++
-	for n := 1 + int(19*r.ExpFloat64()); n > 0; n-- {
-		h.Counts[bucket(of*math.Exp(deviation*r.NormFloat64()))]++
+// spread draws numbers of bursts that are spread exponentially, about 20 in the mean.
+func spread(r *rand.Rand) int { return 1 + int(19*r.ExpFloat64()) }
+
+// lasting draws one burst, and for one connection in a hundred as many as an open one has until the end of a trial.
+func lasting(r *rand.Rand) int {
+	if r.IntN(100) == 0 {
+		return math.MaxInt
 	}
+	return 1
 }
 
-// trial compares after every 25th managed connection, with one held out to five managed. It returns the first clear verdict,
-// after how many connections it fell, and whether the interval left the truth out at any look.
-func trial(seed uint64, ratio float64, connections int) (verdict Verdict, after int, missed bool) {
+// client is a connection that is open.
+type client struct {
+	medianUs float64
+	sent     uint64
+	left     int
+	group    *Histogram
+}
+
+// bursts once.
+func (c *client) bursts(r *rand.Rand) {
+	if c.sent == 0 {
+		c.group.Connections++
+	}
+	c.group.Squares += 2*c.sent + 1
+	c.sent++
+	c.left--
+	c.group.Counts[bucket(c.medianUs*math.Exp(deviation*r.NormFloat64()))]++
+}
+
+// deviation of the logarithms of latencies between connections, and within each: two thirds of all latencies are within a factor of 2 of the median.
+const deviation = 0.5
+
+// trial compares after every 25th managed connection, with one held out to five managed; whoever is open sends a burst each time one comes. It returns
+// the first clear verdict, after how many connections it fell, and whether the interval left the truth out at any look.
+func trial(seed uint64, ratio float64, connections int, each func(*rand.Rand) int) (verdict Verdict, after int, missed bool) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	managed, holdout := Histogram{Counts: make([]uint64, 96)}, Histogram{Counts: make([]uint64, 96)}
 	verdict = Unclear
+	var open []*client
 	for i := 1; i <= connections; i++ {
-		managed.connect(r, 20_000*ratio)
+		open = append(open, &client{medianUs: 20_000 * ratio * math.Exp(deviation*r.NormFloat64()), left: each(r), group: &managed})
 		if i%5 == 0 {
-			holdout.connect(r, 20_000)
+			open = append(open, &client{medianUs: 20_000 * math.Exp(deviation*r.NormFloat64()), left: each(r), group: &holdout})
 		}
+		for _, c := range open {
+			c.bursts(r)
+		}
+		open = slices.DeleteFunc(open, func(c *client) bool { return c.left == 0 })
 		if i%25 != 0 {
 			continue
 		}
@@ -146,18 +177,22 @@ func trial(seed uint64, ratio float64, connections int) (verdict Verdict, after 
 	return verdict, after, missed
 }
 
-// Without a difference the daemon must leave a prefix alone although it looks 100 times; with one of 30 % it must see it.
+// Without a difference the daemon must leave a prefix alone although it looks again and again, also where a few connections have nearly all bursts between them; a
+// difference of 30 % it must see.
 func TestCompareKnownTruth(t *testing.T) {
 	const trials = 200
 	const alpha = 0.05
 	limit := trials*alpha + 3*math.Sqrt(trials*alpha*(1-alpha))
 	for _, c := range []struct {
+		name  string
+		each  func(*rand.Rand) int
 		ratio float64
 		want  Verdict
-	}{{1, Unclear}, {1.3, Worse}, {1 / 1.3, Better}} {
+		most  int // connections
+	}{{"spread", spread, 1, Unclear, 2500}, {"spread", spread, 1.3, Worse, 2500}, {"spread", spread, 1 / 1.3, Better, 2500}, {"lasting", lasting, 1, Unclear, 1000}} {
 		wrong, missed, slowest := 0, 0, 0
 		for seed := range uint64(trials) {
-			got, after, miss := trial(seed, c.ratio, 2500)
+			got, after, miss := trial(seed, c.ratio, c.most, c.each)
 			if got != c.want {
 				wrong++
 			}
@@ -166,9 +201,9 @@ func TestCompareKnownTruth(t *testing.T) {
 			}
 			slowest = max(slowest, after)
 		}
-		t.Logf("ratio %.2f: %d of %d verdicts not %s, interval left the truth out in %d, the slowest verdict after %d connections", c.ratio, wrong, trials, c.want, missed, slowest)
+		t.Logf("%s, ratio %.2f: %d of %d verdicts not %s, interval left the truth out in %d, the slowest verdict after %d connections", c.name, c.ratio, wrong, trials, c.want, missed, slowest)
 		if float64(wrong) > limit || float64(missed) > limit {
-			t.Errorf("ratio %.2f: %d verdicts not %s and %d intervals without the truth, at most %.0f of %d may be", c.ratio, wrong, c.want, missed, limit, trials)
+			t.Errorf("%s, ratio %.2f: %d verdicts not %s and %d intervals without the truth, at most %.0f of %d may be", c.name, c.ratio, wrong, c.want, missed, limit, trials)
 		}
 	}
 }

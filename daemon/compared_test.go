@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -32,6 +33,25 @@ func TestEndIsNoBurst(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // until the last one is acknowledged
 	if got := h.bursts(p); got != n {
 		t.Errorf("%d bursts are compared, want the %d that carried data", got, n)
+	}
+}
+
+// What tells many connections from a few that have most of the bursts.
+func TestSquaresOfBursts(t *testing.T) {
+	h := newHost(t)
+	h.up(takeAll)
+	for n := range 4 {
+		c := h.connect(0, "")
+		for range n {
+			h.must(transfer(c, 1000))
+			time.Sleep(10 * time.Millisecond) // until it is acknowledged
+		}
+	}
+	var l bpf.Latency
+	loopback := netip.MustParseAddr("127.0.0.0")
+	h.must(h.mapOf("plait_latencies").Lookup(bpf.Prefix{Address: loopback.As16()}, &l))
+	if l.Connections != 3 || l.Bursts != 1+2+3 || l.Squares != 1+4+9 {
+		t.Errorf("%d connections, %d bursts, %d squares of their numbers, want 3, 6 and 14", l.Connections, l.Bursts, l.Squares)
 	}
 }
 

@@ -31,7 +31,7 @@ func prefixOf(k bpf.Prefix) netip.Prefix {
 }
 
 func histogram(l bpf.Latency) Histogram {
-	h := Histogram{Connections: l.Connections, Counts: make([]uint64, len(l.Buckets))}
+	h := Histogram{Connections: l.Connections, Squares: l.Squares, Counts: make([]uint64, len(l.Buckets))}
 	for i, n := range l.Buckets {
 		h.Counts[i] = uint64(n)
 	}

@@ -48,7 +48,7 @@ func (h *host) slowerIn(m *ebpf.Map, prefix netip.Prefix, policy uint8) {
 	h.Helper()
 	const connections, bursts, bucket = 500, 5000, 40
 	for holdout := range uint8(2) {
-		l := bpf.Latency{Connections: connections, Bursts: bursts}
+		l := bpf.Latency{Connections: connections, Bursts: bursts, Squares: bursts * bursts / connections}
 		l.Buckets[bucket+4*(1-holdout)] = bursts // four buckets are a doubling
 		h.must(m.Put(bpf.Prefix{Address: prefix.Addr().As16(), Policy: policy, Holdout: holdout}, l))
 	}
