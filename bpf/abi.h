@@ -52,12 +52,11 @@ struct plait_control {
 	__u32 pad;
 };
 
-/* A destination prefix: IPv4 /24 as mapped /120, IPv6 /48. The key of the latency comparison. */
+/* A destination prefix, IPv4 /24 as mapped /120, IPv6 /48, under a policy. The key of the latency comparison. */
 struct plait_prefix {
 	__u8 address[16];
 	__u8 policy;
-	__u8 holdout; /* 1: connections left on the system's default */
-	__u8 pad[6];
+	__u8 pad[7];
 };
 
 /*
@@ -65,12 +64,18 @@ struct plait_prefix {
  * also holds all that is shorter, the last one all that is longer.
  */
 #define PLAIT_LATENCY_BUCKETS 96
-struct plait_latency {
+struct plait_group {
 	__u64 connections;
 	__u64 bursts;
 	__u64 squares; /* sum over the connections of the square of how many bursts are theirs */
 	__u64 bytes;
 	__u32 buckets[PLAIT_LATENCY_BUCKETS];
+};
+
+/* What is compared. One entry has both groups: were each forgotten by itself, they would be of different times. */
+struct plait_latency {
+	struct plait_group managed;
+	struct plait_group holdout; /* connections left on the system's default */
 };
 
 /* The sockets a sample can be about, for display. */

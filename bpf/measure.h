@@ -48,6 +48,7 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 {
 	struct plait_prefix key = {};
 	struct plait_latency *l;
+	struct plait_group *g;
 	__u32 bucket = latency_bucket(latency_us);
 
 	if (!sk || s->asked) /* the application's choice and not chance has put it into its group */
@@ -57,7 +58,6 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 		return 0;
 	prefix_of(sk, &key);
 	key.policy = s->policy;
-	key.holdout = s->kind != SOCK_MANAGED;
 	l = bpf_map_lookup_elem(&plait_latencies, &key);
 	if (!l) {
 		bpf_map_update_elem(&plait_latencies, &key, &empty_latency, BPF_NOEXIST);
@@ -65,17 +65,18 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 		if (!l)
 			return 0;
 	}
+	g = s->kind == SOCK_MANAGED ? &l->managed : &l->holdout;
 	if (s->counted_in != plait_daemon.comparison) {
 		s->counted_in = plait_daemon.comparison;
 		s->counted = 0;
-		__sync_fetch_and_add(&l->connections, 1);
+		__sync_fetch_and_add(&g->connections, 1);
 	}
-	__sync_fetch_and_add(&l->squares, 2 * (__u64)s->counted + 1); /* (n+1)^2 - n^2 */
+	__sync_fetch_and_add(&g->squares, 2 * (__u64)s->counted + 1); /* (n+1)^2 - n^2 */
 	s->counted++;
-	__sync_fetch_and_add(&l->bursts, 1);
-	__sync_fetch_and_add(&l->bytes, bytes);
+	__sync_fetch_and_add(&g->bursts, 1);
+	__sync_fetch_and_add(&g->bytes, bytes);
 	if (bucket < PLAIT_LATENCY_BUCKETS)
-		__sync_fetch_and_add(&l->buckets[bucket], 1);
+		__sync_fetch_and_add(&g->buckets[bucket], 1);
 	return 0;
 }
 

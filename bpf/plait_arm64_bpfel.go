@@ -53,13 +53,19 @@ type PlaitPlaitFlow struct {
 	Netns      uint32
 }
 
-type PlaitPlaitLatency struct {
+type PlaitPlaitGroup struct {
 	_           structs.HostLayout
 	Connections uint64
 	Bursts      uint64
 	Squares     uint64
 	Bytes       uint64
 	Buckets     [96]uint32
+}
+
+type PlaitPlaitLatency struct {
+	_       structs.HostLayout
+	Managed PlaitPlaitGroup
+	Holdout PlaitPlaitGroup
 }
 
 type PlaitPlaitPolicy struct {
@@ -75,8 +81,7 @@ type PlaitPlaitPrefix struct {
 	_       structs.HostLayout
 	Address [16]uint8
 	Policy  uint8
-	Holdout uint8
-	Pad     [6]uint8
+	Pad     [7]uint8
 }
 
 type PlaitPlaitSample struct {

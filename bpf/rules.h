@@ -36,7 +36,7 @@ struct {
 	__type(value, __u32);
 } plait_cgroups SEC(".maps");
 
-/* What was given back to the system's default, because plait was slower; holdout is 0. */
+/* What was given back to the system's default, because plait was slower. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);

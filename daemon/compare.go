@@ -54,7 +54,7 @@ func bucketFloorUs(i int) float64 {
 
 // bucketLogs are the logarithms of the latencies all bursts of a bucket are taken to have: the middle, on the logarithmic scale. It
 // errs by 12 % at most, in both groups alike. To compute them for each destination would take most of a comparison's time.
-var bucketLogs = func() (logs [len(bpf.Latency{}.Buckets)]float64) {
+var bucketLogs = func() (logs [len(bpf.Group{}.Buckets)]float64) {
 	for i := range logs {
 		logs[i] = (math.Log(bucketFloorUs(i)) + math.Log(bucketFloorUs(i+1))) / 2
 	}

@@ -50,8 +50,8 @@ func TestSquaresOfBursts(t *testing.T) {
 	var l bpf.Latency
 	loopback := netip.MustParseAddr("127.0.0.0")
 	h.must(h.mapOf("plait_latencies").Lookup(bpf.Prefix{Address: loopback.As16()}, &l))
-	if l.Connections != 3 || l.Bursts != 1+2+3 || l.Squares != 1+4+9 {
-		t.Errorf("%d connections, %d bursts, %d squares of their numbers, want 3, 6 and 14", l.Connections, l.Bursts, l.Squares)
+	if m := l.Managed; m.Connections != 3 || m.Bursts != 1+2+3 || m.Squares != 1+4+9 || l.Holdout != (bpf.Group{}) {
+		t.Errorf("%d connections, %d bursts, %d squares of their numbers, want 3, 6 and 14, and of the other group nothing: %+v", m.Connections, m.Bursts, m.Squares, l.Holdout)
 	}
 }
 

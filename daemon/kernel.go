@@ -262,22 +262,21 @@ func (k *kernel) counters() (c bpf.Counters, err error) {
 	return c, nil
 }
 
-// latencies of all destination prefixes.
-func (k *kernel) latencies() (map[bpf.Prefix]bpf.Latency, error) {
-	out := map[bpf.Prefix]bpf.Latency{}
-	if err := entries(k.Maps["plait_latencies"], 512, func(key *bpf.Prefix, value *bpf.Latency) { out[*key] = *value }); err != nil {
-		return nil, fmt.Errorf("read latencies: %w", err)
+// latencies gives those of each destination prefix.
+func (k *kernel) latencies(each func(*bpf.Prefix, *bpf.Latency)) error {
+	if err := entries(k.Maps["plait_latencies"], 512, each); err != nil {
+		return fmt.Errorf("read latencies: %w", err)
 	}
-	return out, nil
+	return nil
 }
 
 // clearLatencies begins the comparison anew.
 func (k *kernel) clearLatencies() error {
-	all, err := k.latencies()
-	if err != nil {
+	var keys []bpf.Prefix
+	if err := k.latencies(func(key *bpf.Prefix, _ *bpf.Latency) { keys = append(keys, *key) }); err != nil {
 		return err
 	}
-	for key := range all {
+	for _, key := range keys {
 		if err := k.Maps["plait_latencies"].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("clear latencies: %w", err)
 		}

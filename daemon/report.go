@@ -30,42 +30,30 @@ func prefixOf(k bpf.Prefix) netip.Prefix {
 	return netip.PrefixFrom(a, 48)
 }
 
-func histogram(l bpf.Latency) Histogram {
-	h := Histogram{Connections: l.Connections, Squares: l.Squares, Counts: make([]uint64, len(l.Buckets))}
-	for i, n := range l.Buckets {
+func group(g *bpf.Group) Group {
+	h := Histogram{Connections: g.Connections, Squares: g.Squares, Counts: make([]uint64, len(g.Buckets))}
+	for i, n := range g.Buckets {
 		h.Counts[i] = uint64(n)
 	}
-	return h
+	return NewGroup(h, g.Bytes)
 }
 
 // compare puts the two groups of every destination and policy side by side.
 func (d *Daemon) compare() ([]PrefixStatus, error) {
-	all, err := d.kernel.latencies()
-	if err != nil {
-		return nil, err
-	}
 	var out []PrefixStatus
-	for key := range all {
-		other := key
-		other.Holdout = 1 - key.Holdout
-		if _, both := all[other]; both && key.Holdout == 1 {
-			continue // told with the other group
-		}
-		managed, holdout := key, key
-		managed.Holdout, holdout.Holdout = 0, 1
-		m, h := histogram(all[managed]), histogram(all[holdout])
-		p := PrefixStatus{
-			Prefix: prefixOf(key), Managed: NewGroup(m, all[managed].Bytes), Holdout: NewGroup(h, all[holdout].Bytes),
-			Difference: Compare(m, h),
-		}
+	err := d.kernel.latencies(func(key *bpf.Prefix, l *bpf.Latency) {
 		if int(key.Policy) >= len(d.policies) {
-			continue // of rules that were in force a moment ago
+			return // of rules that were in force a moment ago
 		}
-		policy := d.policies[key.Policy]
+		p, policy := PrefixStatus{Prefix: prefixOf(*key), Managed: group(&l.Managed), Holdout: group(&l.Holdout)}, d.policies[key.Policy]
+		p.Difference = Compare(p.Managed.latency, p.Holdout.latency)
 		p.Policy, p.Rule, p.destination = policy.lever.Policy, policy.rule, destination{p.Prefix, policy.name}
 		if _, reverted := d.reverted[p.destination]; !reverted {
 			out = append(out, p)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range d.reverted {
 		out = append(out, p)

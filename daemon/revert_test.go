@@ -47,11 +47,10 @@ func (h *host) slower(prefix netip.Prefix, policy uint8) {
 func (h *host) slowerIn(m *ebpf.Map, prefix netip.Prefix, policy uint8) {
 	h.Helper()
 	const connections, bursts, bucket = 500, 5000, 40
-	for holdout := range uint8(2) {
-		l := bpf.Latency{Connections: connections, Bursts: bursts, Squares: bursts * bursts / connections}
-		l.Buckets[bucket+4*(1-holdout)] = bursts // four buckets are a doubling
-		h.must(m.Put(bpf.Prefix{Address: prefix.Addr().As16(), Policy: policy, Holdout: holdout}, l))
-	}
+	one := bpf.Group{Connections: connections, Bursts: bursts, Squares: bursts * bursts / connections}
+	l := bpf.Latency{Managed: one, Holdout: one}
+	l.Managed.Buckets[bucket+4], l.Holdout.Buckets[bucket] = bursts, bursts // four buckets are a doubling
+	h.must(m.Put(bpf.Prefix{Address: prefix.Addr().As16(), Policy: policy}, l))
 }
 
 // Where a policy is slower, it is given up: by connections that exist and by new ones, and after a reload as before. Others go on.

@@ -152,7 +152,7 @@ func TestNoRoomForDestinations(t *testing.T) {
 	for round := range 2 {
 		for i := range 5000 {
 			a := netip.AddrFrom4([4]byte{10, byte(round), byte(i >> 8), byte(i)})
-			h.must(m.Put(bpf.Prefix{Address: a.As16()}, bpf.Latency{Connections: 1, Bursts: 1}))
+			h.must(m.Put(bpf.Prefix{Address: a.As16()}, bpf.Latency{Managed: bpf.Group{Connections: 1, Bursts: 1}}))
 		}
 		if n := len(d.Status().Prefixes); n < 3000 || n > 4096 {
 			t.Errorf("%d destinations, want most of 4096", n)
