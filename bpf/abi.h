@@ -69,7 +69,7 @@ struct plait_group {
 	__u64 bursts;
 	__u64 squares; /* sum over the connections of the square of how many bursts are theirs */
 	__u64 bytes;
-	__u32 buckets[PLAIT_LATENCY_BUCKETS];
+	__u64 buckets[PLAIT_LATENCY_BUCKETS];
 };
 
 /* What is compared. One entry has both groups: were each forgotten by itself, they would be of different times. */

@@ -56,6 +56,8 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	/* A managed socket looks for its rule in its own time: it may have to leave. */
 	if (outdated(s) && (s->kind == SOCK_MANAGED || !revise(sk, s)))
 		return 0;
+	if (bucket < PLAIT_LATENCY_BUCKETS)
+		__sync_fetch_and_add(&plait_bursts[s->kind != SOCK_MANAGED][bucket], 1);
 	prefix_of(sk, &key);
 	key.policy = s->policy;
 	l = bpf_map_lookup_elem(&plait_latencies, &key);

@@ -59,7 +59,7 @@ type PlaitPlaitGroup struct {
 	Bursts      uint64
 	Squares     uint64
 	Bytes       uint64
-	Buckets     [96]uint32
+	Buckets     [96]uint64
 }
 
 type PlaitPlaitLatency struct {
@@ -145,6 +145,7 @@ const (
 	PlaitProgPlaitSockops         = "plait_sockops"
 	PlaitProgPlaitSsthresh        = "plait_ssthresh"
 	PlaitProgPlaitUndoCwnd        = "plait_undo_cwnd"
+	PlaitVarPlaitBursts           = "plait_bursts"
 	PlaitVarPlaitCounts           = "plait_counts"
 	PlaitVarPlaitDaemon           = "plait_daemon"
 	PlaitVarPlaitPass             = "plait_pass"
@@ -231,6 +232,7 @@ type PlaitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitVariableSpecs struct {
+	PlaitBursts *ebpf.VariableSpec `ebpf:"plait_bursts"`
 	PlaitCounts *ebpf.VariableSpec `ebpf:"plait_counts"`
 	PlaitDaemon *ebpf.VariableSpec `ebpf:"plait_daemon"`
 	PlaitPass   *ebpf.VariableSpec `ebpf:"plait_pass"`
@@ -291,6 +293,7 @@ func (m *PlaitMaps) Close() error {
 //
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitVariables struct {
+	PlaitBursts *ebpf.Variable `ebpf:"plait_bursts"`
 	PlaitCounts *ebpf.Variable `ebpf:"plait_counts"`
 	PlaitDaemon *ebpf.Variable `ebpf:"plait_daemon"`
 	PlaitPass   *ebpf.Variable `ebpf:"plait_pass"`

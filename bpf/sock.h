@@ -129,6 +129,9 @@ struct {
 struct plait_control plait_daemon;
 struct plait_counters plait_counts;
 
+/* Latencies of all bursts since plait came up, of managed and of held-out connections: what plait_latencies forgets stays here. */
+__u64 plait_bursts[2][PLAIT_LATENCY_BUCKETS];
+
 #define count(name) __sync_fetch_and_add(&plait_counts.name, 1)
 
 static __always_inline const struct tcp_sock *tcp_sk(const struct sock *sk)

@@ -262,6 +262,14 @@ func (k *kernel) counters() (c bpf.Counters, err error) {
 	return c, nil
 }
 
+// bursts counts those since plait came up by their latency: of managed connections, and of those held out.
+func (k *kernel) bursts() (all [2][len(bpf.Group{}.Buckets)]uint64, err error) {
+	if err := k.Variables["plait_bursts"].Get(&all); err != nil {
+		return all, fmt.Errorf("read latencies: %w", err)
+	}
+	return all, nil
+}
+
 // latencies gives those of each destination prefix.
 func (k *kernel) latencies(each func(*bpf.Prefix, *bpf.Latency)) error {
 	if err := entries(k.Maps["plait_latencies"], 512, each); err != nil {

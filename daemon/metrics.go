@@ -18,8 +18,7 @@ var (
 	describeHoldout = prometheus.NewDesc("plait_holdout_ratio", "Share of new connections left on the system's default, 0 to 1, where no rule says otherwise.", nil, nil)
 	describeSockets = prometheus.NewDesc("plait_sockets", "Connections the daemon has samples of, by congestion control in use.", []string{"algorithm"}, nil)
 	describeLatency = prometheus.NewDesc("plait_burst_latency_seconds",
-		"Latency of bursts, from the first byte after an idle time to the last one acknowledged. The sum is estimated from the kernel half's buckets, to 12 %. "+
-			"Destinations that have not been seen for long drop out, which looks like a restart.", []string{"group"}, nil)
+		"Latency of bursts, from the first byte after an idle time to the last one acknowledged. The sum is estimated from the kernel half's buckets, to 12 %.", []string{"group"}, nil)
 	describePrefixes = prometheus.NewDesc("plait_prefixes", "Destination prefixes by verdict on managed against held-out connections.", []string{"verdict"}, nil)
 	describeReverted = prometheus.NewDesc("plait_reverted_prefixes", "Destination prefixes given back to the system's default because plait was slower.", nil, nil)
 )
@@ -87,33 +86,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for name, n := range algorithms {
 		gauge(describeSockets, float64(n), name)
 	}
-	var managed, holdout Histogram
 	verdicts, reverted := map[Verdict]int{Worse: 0, Better: 0, Unclear: 0}, 0
 	for _, p := range s.Prefixes {
-		managed.add(p.Managed.latency)
-		holdout.add(p.Holdout.latency)
 		verdicts[p.Difference.Verdict]++
 		if p.Reverted {
 			reverted++
 		}
 	}
-	out <- histogramMetric(managed, "managed")
-	out <- histogramMetric(holdout, "holdout")
+	out <- histogramMetric(s.bursts[0][:], "managed")
+	out <- histogramMetric(s.bursts[1][:], "holdout")
 	for v, n := range verdicts {
 		gauge(describePrefixes, float64(n), string(v))
 	}
 	gauge(describeReverted, float64(reverted))
-}
-
-// add counts other bursts, too.
-func (h *Histogram) add(other Histogram) {
-	h.Connections += other.Connections
-	if missing := len(other.Counts) - len(h.Counts); missing > 0 {
-		h.Counts = append(h.Counts, make([]uint64, missing)...)
-	}
-	for i, n := range other.Counts {
-		h.Counts[i] += n
-	}
 }
 
 // Bounds of the published buckets: from 1.024 ms, each double the one before, up to 67 s. The kernel half's are four times as
@@ -124,17 +109,15 @@ const (
 )
 
 // histogramMetric publishes the latencies of one group.
-func histogramMetric(h Histogram, group string) prometheus.Metric {
+func histogramMetric(counts []uint64, group string) prometheus.Metric {
 	sum, upTo := 0.0, uint64(0)
 	buckets := map[float64]uint64{}
-	for i := range max(len(h.Counts), lastBound+1) {
+	for i, n := range counts {
 		if i >= firstBound && i <= lastBound && i%4 == 0 {
 			buckets[bucketFloorUs(i)/1e6] = upTo
 		}
-		if i < len(h.Counts) {
-			upTo += h.Counts[i]
-			sum += float64(h.Counts[i]) * math.Exp(bucketLogs[i]) / 1e6
-		}
+		upTo += n
+		sum += float64(n) * math.Exp(bucketLogs[i]) / 1e6
 	}
 	return prometheus.MustNewConstHistogram(describeLatency, upTo, sum, buckets, group)
 }

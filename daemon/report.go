@@ -31,11 +31,7 @@ func prefixOf(k bpf.Prefix) netip.Prefix {
 }
 
 func group(g *bpf.Group) Group {
-	h := Histogram{Connections: g.Connections, Squares: g.Squares, Counts: make([]uint64, len(g.Buckets))}
-	for i, n := range g.Buckets {
-		h.Counts[i] = uint64(n)
-	}
-	return NewGroup(h, g.Bytes)
+	return NewGroup(Histogram{Connections: g.Connections, Squares: g.Squares, Counts: slices.Clone(g.Buckets[:])}, g.Bytes)
 }
 
 // compare puts the two groups of every destination and policy side by side.
@@ -162,6 +158,9 @@ func (d *Daemon) status() Status {
 	s.Counters = map[string]uint64{
 		"attached": counters.Attached, "held_out": counters.HeldOut, "refused": counters.Refused, "switches": counters.Switches,
 		"samples_dropped": counters.SamplesDropped, "choices_dropped": d.dropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured,
+	}
+	if s.bursts, err = d.kernel.bursts(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
 	}
 	if s.Prefixes, err = d.compare(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/congestion"
 	"plait.dev/plait/signals"
 )
@@ -41,6 +42,8 @@ type Status struct {
 	// Ackpath is there where the lever ackpath does something.
 	Ackpath  *AckpathSummary `json:"ackpath,omitempty"`
 	Warnings []string        `json:"warnings"`
+
+	bursts [2][len(bpf.Group{}.Buckets)]uint64 // for the metrics
 }
 
 // Group is one side of a comparison.
@@ -52,7 +55,7 @@ type Group struct {
 	P50Ms       float64 `json:"p50_ms"`
 	P95Ms       float64 `json:"p95_ms"`
 
-	latency Histogram // for the metrics
+	latency Histogram // for the comparison
 }
 
 // NewGroup summarizes latencies.
