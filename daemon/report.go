@@ -36,7 +36,7 @@ func group(g *bpf.Group) Group {
 
 // compare puts the two groups of every destination and policy side by side.
 func (d *Daemon) compare() ([]PrefixStatus, error) {
-	var out []PrefixStatus
+	out := []PrefixStatus{} // none is [] in JSON, and null without this
 	err := d.kernel.latencies(func(key *bpf.Prefix, l *bpf.Latency) {
 		if int(key.Policy) >= len(d.policies) {
 			return // of rules that were in force a moment ago
@@ -140,7 +140,7 @@ func (d *Daemon) status() Status {
 	s := Status{
 		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
 		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
-		Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on",
+		Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on", Warnings: []string{},
 	}
 	if d.kernel.tracing != nil {
 		s.Tracing = d.kernel.tracing.Error()
