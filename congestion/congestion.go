@@ -9,9 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"plait.dev/plait/signals"
 )
+
+// ForgetAfter is when a socket that sent nothing is forgotten: it begins anew, with another Policy.
+const ForgetAfter = 10 * time.Minute
 
 // Policy chooses the congestion control of ONE socket. It is given all the socket's samples, in order of time. Not safe for
 // concurrent use.

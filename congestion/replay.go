@@ -11,12 +11,16 @@ import (
 	"plait.dev/plait/signals"
 )
 
+// backUs is by how much, in microseconds, the clock of a socket's first sample must be before the last of that cookie to be of a host that was started anew:
+// clock and cookies begin again with it.
+const backUs = 1_000_000
+
 // maxLine is the longest line Replay reads, in bytes: hundreds of times a sample.
 const maxLine = 1 << 18
 
 // Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice. The
 // samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
-// time. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
+// time, but may be of several hosts or starts of one, one after the other. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
 func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choice)) error {
 	type socket struct {
 		policy Policy
@@ -36,7 +40,8 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choic
 			return fmt.Errorf("%d: %w", n, err)
 		}
 		to, ok := sockets[s.Cookie]
-		if !ok {
+		another := ok && (s.IntervalUs == 0 && to.atUs > backUs && s.AtUs < to.atUs-backUs || s.AtUs > to.atUs+uint64(ForgetAfter.Microseconds()))
+		if !ok || another {
 			to = &socket{policy: newPolicy()}
 			sockets[s.Cookie] = to
 		}

@@ -38,6 +38,25 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// A log is appended to: after a new start of the host, clock and cookies are as if nothing had been. And the daemon forgets.
+func TestReplayBeginsAnew(t *testing.T) {
+	log := `{"cookie":7,"at_us":900000000,"interval_us":200000}
+{"cookie":7,"at_us":1500000000,"interval_us":600000000}
+{"cookie":7,"at_us":2100000001,"interval_us":600000001}
+{"cookie":7,"at_us":2100200001,"interval_us":200000}
+{"cookie":7,"at_us":5000000}
+{"cookie":7,"at_us":5200000,"interval_us":200000}`
+	var got []string
+	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice) { got = append(got, c.Because) })
+	if want := []string{"1", "2", "1", "2", "1", "2"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	log = `{"cookie":7,"at_us":900000000}` + "\n" + `{"cookie":7,"at_us":800000000,"interval_us":200000}`
+	if err := Replay(strings.NewReader(log), newCounter, func(signals.Sample, Choice) {}); err == nil {
+		t.Error("the clock goes back within a socket: no error")
+	}
+}
+
 func TestReplayMistakes(t *testing.T) {
 	good := `{"cookie":7,"at_us":100}` + "\n"
 	for _, c := range []struct {

@@ -36,8 +36,6 @@ const (
 	// gather is how long samples gather in the ring buffer, which holds 30,000, before they are read: to be woken for one costs
 	// more than to read it.
 	gather = 50 * time.Millisecond
-	// forgetAfter is when a socket that sent nothing is taken out of the daemon's memory, and begins anew with what its policy begins with.
-	forgetAfter = 10 * time.Minute
 )
 
 // Options of a run that are not configuration.
@@ -196,7 +194,7 @@ func (d *Daemon) tick() error {
 	}
 	d.compared = time.Now()
 	for cookie, k := range d.sockets {
-		if d.compared.Sub(k.seen) > forgetAfter {
+		if d.compared.Sub(k.seen) > congestion.ForgetAfter {
 			delete(d.sockets, cookie)
 			d.kernel.forget(cookie)
 		}
