@@ -52,7 +52,10 @@ func newReplay() *cobra.Command {
 			if err != nil {
 				err = fmt.Errorf("%s:%w", args[0], err)
 			}
-			return errors.Join(w.Flush(), err)
+			if written := w.Flush(); written != nil {
+				return &exit{1, fmt.Errorf("write the output: %w", errors.Join(written, err))}
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&policy, "policy", "", "the `policy`: "+strings.Join(congestion.Names(), ", "))
