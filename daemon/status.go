@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +123,9 @@ type SocketName struct {
 	cookie     uint64
 }
 
+// device is where ss names the device a socket is bound to or an address of the link is of: 192.0.2.1%vrf-a:443, [fe80::1]%eth0:443.
+var device = regexp.MustCompile(`%[^]:]*`)
+
 // parseEnd reads an address and port. Of sockets that speak IPv6, too, ss shows IPv4 as [::ffff:192.0.2.1]:443.
 func parseEnd(s string) (netip.AddrPort, error) {
 	end, err := netip.ParseAddrPort(s)
@@ -131,7 +135,7 @@ func parseEnd(s string) (netip.AddrPort, error) {
 // ParseSocket reads the name of a connection.
 func ParseSocket(s string) (SocketName, error) {
 	var name SocketName
-	one, other, both := strings.Cut(s, "-")
+	one, other, both := strings.Cut(device.ReplaceAllString(s, ""), "-") // which may be in the name of a device
 	var err error
 	name.one, err = parseEnd(one)
 	if err == nil && both {

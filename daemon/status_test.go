@@ -20,15 +20,18 @@ func TestFindSocket(t *testing.T) {
 		connection(16, "[2001:db8::1]:22", "[2001:db8::2]:1024"),
 	}
 	for name, want := range map[string]uint64{
-		"198.51.100.7:50000":                  0x1a,
-		"192.0.2.1:443-198.51.100.8:50000":    0x1b,
-		"198.51.100.8:50000-192.0.2.1:443":    0x1b,
-		"[2001:db8::1]:22":                    16,
-		"[2001:db8::1]:22-[2001:db8::2]:1024": 16,
-		"[::ffff:198.51.100.7]:50000":         0x1a, // as ss shows the end of a socket that speaks IPv6, too
-		"sk:1a":                               0x1a,
-		"1b":                                  0x1b,
-		"10":                                  16, // ss shows hexadecimal
+		"198.51.100.7:50000":                            0x1a,
+		"192.0.2.1:443-198.51.100.8:50000":              0x1b,
+		"198.51.100.8:50000-192.0.2.1:443":              0x1b,
+		"[2001:db8::1]:22":                              16,
+		"[2001:db8::1]:22-[2001:db8::2]:1024":           16,
+		"[::ffff:198.51.100.7]:50000":                   0x1a, // as ss shows the end of a socket that speaks IPv6, too
+		"198.51.100.7%vrf-a:50000":                      0x1a, // and of one that is bound to a device
+		"[2001:db8::1%eth0]:22":                         16,
+		"[2001:db8::1]%eth0:22-[2001:db8::2]%eth0:1024": 16,
+		"sk:1a": 0x1a,
+		"1b":    0x1b,
+		"10":    16, // ss shows hexadecimal
 	} {
 		if s, err := FindSocket(all, name); err != nil || s.Cookie != want {
 			t.Errorf("%s: got sk:%x, %v, want sk:%x", name, s.Cookie, err, want)
