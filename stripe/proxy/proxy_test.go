@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -151,6 +152,46 @@ func TestEndsWhenFull(t *testing.T) {
 	}
 	time.Sleep(500 * time.Millisecond) // until all are accepted
 	end()
+}
+
+// A connection that has ended leaves nothing behind: a proxy carries very many before it ends.
+func TestEndedConnectionsLeaveNothing(t *testing.T) {
+	at, end := start(t)
+	defer end()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	through, err := proxy.SOCKS5("tcp", at, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	const conns = 40
+	for range conns {
+		c, err := through.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+	}
+	for wait := 0; runtime.NumGoroutine() > before+conns/2; wait++ {
+		if wait == 100 {
+			t.Fatalf("%d goroutines, %d before %d connections", runtime.NumGoroutine(), before, conns)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 func TestAsked(t *testing.T) {

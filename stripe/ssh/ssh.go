@@ -132,7 +132,13 @@ func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))
 	}
-	go func() { <-f.ended; c.SetPatience(orphanPatience) }()
+	go func() {
+		select {
+		case <-f.ended:
+			c.SetPatience(orphanPatience)
+		case <-c.Done(): // of many connections none may stay in memory
+		}
+	}()
 	return c, nil
 }
 
