@@ -31,6 +31,9 @@ const (
 	startTime = time.Minute
 	// orphanPatience is how long either side waits without a path when ssh has ended, too: the other side is most likely gone.
 	orphanPatience = 10 * time.Second
+	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
+	// links), and with too many handshakes at once none is done in time.
+	maxDials = 64
 )
 
 // Options say how to start the far side.
@@ -70,6 +73,7 @@ type Far struct {
 	ssh   *exec.Cmd
 	stdin io.Closer
 	ended chan struct{} // closed when ssh has
+	dials chan struct{} // has room for another one
 }
 
 // Start starts plait on a host, as ssh names it (user@host).
@@ -100,7 +104,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	}
 	name := make(chan stripe.Peer, 1)
 	go func() { name <- named(ctx, command, host) }()
-	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{})}
+	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{}), dials: make(chan struct{}, maxDials)}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
 	key := stripe.NewKey()
@@ -126,8 +130,14 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	return f, nil
 }
 
-// Dial makes a connection with the far side. There may be several only with Options.Many.
+// Dial makes a connection with the far side. There may be several only with Options.Many; then it may wait for others that are begun.
 func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
+	select {
+	case f.dials <- struct{}{}:
+		defer func() { <-f.dials }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for others that connect: %w", context.Cause(ctx))
+	}
 	c, err := stripe.DialPeers(ctx, f.cfg, f.peers)
 	if err != nil {
 		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))

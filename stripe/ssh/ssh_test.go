@@ -1,8 +1,12 @@
 package ssh
 
 import (
+	"context"
+	"net"
 	"net/netip"
+	"sync"
 	"testing"
+	"time"
 
 	"plait.dev/plait/stripe"
 )
@@ -15,5 +19,40 @@ func TestPort(t *testing.T) {
 	}
 	if got := port([]stripe.Peer{{Link: "nowhere"}}); got != 0 {
 		t.Errorf("port %d of no address", got)
+	}
+}
+
+// A crawler begins very many connections at once. The far side greets some; the others wait for their turn.
+func TestDialsAreBounded(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	arrived := make(chan net.Conn, 4*maxDials)
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			arrived <- c // it hears nothing
+		}
+	}()
+	key := stripe.NewKey()
+	f := &Far{cfg: &stripe.Config{Key: key, Peers: []stripe.PublicKey{key.Public()}}, dials: make(chan struct{}, maxDials),
+		peers: []stripe.Peer{{Link: "lo", Addrs: []netip.AddrPort{netip.MustParseAddrPort(l.Addr().String())}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var dialing sync.WaitGroup
+	for range 3 * maxDials {
+		dialing.Go(func() {
+			if _, err := f.Dial(ctx); err == nil {
+				t.Error("connected with nobody")
+			}
+		})
+	}
+	dialing.Wait()
+	if n := len(arrived); n == 0 || n > maxDials {
+		t.Errorf("%d connections were begun at once, want %d at most", n, maxDials)
+	}
+	for range len(arrived) {
+		(<-arrived).Close()
 	}
 }
