@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"plait.dev/plait/stripe"
@@ -105,7 +106,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	name := make(chan stripe.Peer, 1)
 	go func() { name <- named(ctx, command, host) }()
 	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{}), dials: make(chan struct{}, maxDials)}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, f.terminate)
 	defer stop()
 	key := stripe.NewKey()
 	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, First: opt.First, Many: opt.Many})
@@ -155,11 +156,21 @@ func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 // Ended is closed when ssh has ended.
 func (f *Far) Ended() <-chan struct{} { return f.ended }
 
+// terminate ends ssh, which may have turned off the terminal's echo to ask for a password, and turns it on again.
+func (f *Far) terminate() {
+	_ = f.ssh.Process.Signal(syscall.SIGTERM)
+	f.killLater()
+}
+
+// killLater is for an ssh that does not end by itself.
+func (f *Far) killLater() *time.Timer {
+	return time.AfterFunc(2*time.Second, func() { _ = f.ssh.Process.Kill() })
+}
+
 // Close lets ssh end: the far side does when its input does.
 func (f *Far) Close() {
 	f.stdin.Close()
-	kill := time.AfterFunc(2*time.Second, func() { _ = f.ssh.Process.Kill() })
-	defer kill.Stop()
+	defer f.killLater().Stop()
 	<-f.ended
 	_ = f.ssh.Wait()
 }

@@ -2,8 +2,11 @@ package ssh
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -54,5 +57,25 @@ func TestDialsAreBounded(t *testing.T) {
 	}
 	for range len(arrived) {
 		(<-arrived).Close()
+	}
+}
+
+// An ssh that is interrupted while it asks for a password can turn on the terminal's echo again.
+func TestSSHIsAskedToEnd(t *testing.T) {
+	dir := t.TempDir()
+	begun, restored := filepath.Join(dir, "begun"), filepath.Join(dir, "restored")
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		interrupt()
+	}()
+	script := `[ "$0" = -T ] || exit; trap "touch ` + restored + `; exit 1" TERM; touch ` + begun + `; while :; do sleep 0.1; done`
+	if _, err := Start(ctx, "host", Options{Command: []string{"sh", "-c", script}}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(restored); err != nil {
+		t.Errorf("it was killed: %v", err)
 	}
 }
