@@ -56,7 +56,11 @@ func newRoot() *cobra.Command {
 func heed(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) { // nohup(1) has SIGHUP ignored, a shell SIGINT for what it runs in the background
+			signal.Notify(signals, s)
+		}
+	}
 	go func() {
 		s := <-signals
 		stop(fmt.Errorf("%w (signal: %v)", errInterrupted, s))
