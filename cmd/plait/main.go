@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
-		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), heeding(newStripe()))
+		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
 	return root
 }
 
@@ -70,16 +70,12 @@ func heed(ctx context.Context) context.Context {
 	return ctx
 }
 
-// heeding makes a command, and those below it, heed signals from the beginning.
+// heeding makes a command heed signals from the beginning.
 func heeding(c *cobra.Command) *cobra.Command {
-	for _, below := range c.Commands() {
-		heeding(below)
-	}
-	if run := c.RunE; run != nil {
-		c.RunE = func(c *cobra.Command, args []string) error {
-			c.SetContext(heed(c.Context()))
-			return run(c, args)
-		}
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		c.SetContext(heed(c.Context()))
+		return run(c, args)
 	}
 	return c
 }

@@ -17,7 +17,7 @@ func newStripe() *cobra.Command {
 		Args:  cobra.NoArgs, // an unknown command is an error, not a request for help
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newStripeProxy(), newStripeServe())
+	c.AddCommand(heeding(newStripeProxy()), newStripeServe()) // a signal ends the far side at once; the near side goes on from what there is
 	return c
 }
 
