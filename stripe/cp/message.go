@@ -33,6 +33,7 @@ const (
 
 const (
 	maxControl = 64 << 10  // of a body; paths have up to 4096 bytes
+	maxRequest = 16 << 20  // of a request's: Linux lets a command line have 6 MB at most, of which names are a part once more
 	dataBytes  = 128 << 10 // of file in a message
 	headBytes  = 5         // kind and length
 	// readBytes is read ahead: many small messages. The rest of a large one goes where it belongs without another copy.
@@ -139,6 +140,17 @@ var (
 	decoding, _ = cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden}.DecMode()
 )
 
+// limit is how many bytes the body of a message may have.
+func limit(kind byte) int {
+	switch kind {
+	case msgRequest:
+		return maxRequest
+	case msgData:
+		return dataBytes
+	}
+	return maxControl
+}
+
 // message makes one in b, in place of what is there.
 func message(b *bytes.Buffer, kind byte, body any) error {
 	b.Reset()
@@ -147,8 +159,8 @@ func message(b *bytes.Buffer, kind byte, body any) error {
 		return fmt.Errorf("message %c: %w", kind, err)
 	}
 	n := b.Len() - headBytes
-	if n > maxControl {
-		return fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, n, maxControl)
+	if n > limit(kind) {
+		return fmt.Errorf("message %c has %d bytes, more than %d: a path or link is too long", kind, n, limit(kind))
 	}
 	binary.BigEndian.PutUint32(b.Bytes()[1:], uint32(n))
 	return nil
@@ -262,7 +274,7 @@ func (s *stream) next(buf *[]byte) (kind byte, body []byte, err error) {
 	}
 	kind = head[0]
 	n := binary.BigEndian.Uint32(head[1:])
-	if limit := uint32(maxControl); n > limit && !(kind == msgData && n <= dataBytes) {
+	if n > uint32(limit(kind)) {
 		return 0, nil, fmt.Errorf("message %q has %d bytes, more than allowed", kind, n)
 	}
 	if cap(*buf) < int(n) {

@@ -2,7 +2,10 @@ package cp
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +72,26 @@ func TestWatch(t *testing.T) {
 		}
 		conn.Abort()
 		<-ended
+	}
+}
+
+// A shell makes thousands of sources of one *.
+func TestManySources(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	var push, pull []string
+	for i := range 3000 {
+		file := filepath.Join(from, fmt.Sprint(i, strings.Repeat("-", 200)))
+		write(t, file, "")
+		push, pull = append(push, file), append(pull, "host:"+file)
+	}
+	for what, args := range map[string][]string{"push": append(push, "host:"+to+"/push/"), "pull": append(pull, to+"/pull/")} {
+		cmd, _ := near(t, args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", what, err, out)
+		}
+		if made, err := os.ReadDir(filepath.Join(to, what)); len(made) != len(push) {
+			t.Errorf("%s: %d files, %v", what, len(made), err)
+		}
 	}
 }
 

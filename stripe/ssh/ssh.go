@@ -32,6 +32,8 @@ const (
 	startTime = time.Minute
 	// orphanPatience is how long either side waits without a path when ssh has ended, too: the other side is most likely gone.
 	orphanPatience = 10 * time.Second
+	// maxText bounds what is read for the line that is exchanged. Options.First may name as many files as a command line can.
+	maxText = 32 << 20
 	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
 	// links), and with too many handshakes at once none is done in time.
 	maxDials = 64
@@ -275,10 +277,10 @@ func send(w io.Writer, v any) error {
 	return err
 }
 
-// receive reads up to the line with the mark, at most 1 MB of others.
+// receive reads up to the line with the mark, at most maxText bytes.
 func receive(r *bufio.Reader, v any) error {
 	var line []byte
-	for read := 0; read < 1<<20; {
+	for read := 0; read < maxText; {
 		part, err := r.ReadSlice('\n')
 		read += len(part)
 		line = append(line, part...)
