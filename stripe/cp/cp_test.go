@@ -2,6 +2,7 @@ package cp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -187,6 +189,29 @@ func TestPlaces(t *testing.T) {
 		}
 		if got, readErr := os.ReadFile(c.want); string(got) != "content" || readErr != nil || err != nil || len(problems) > 0 {
 			t.Errorf("to %s: %q, %v, %v, %v", c.to, got, readErr, problems, err)
+		}
+	}
+}
+
+// A device, as /dev/null is, or a pipe is not replaced; a link to one is not, where it was named as the destination.
+func TestDevicesStay(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
+	write(t, filepath.Join(from, "pipe"), "content")
+	if err := errors.Join(os.Symlink("pipe", filepath.Join(from, "too")), os.Mkdir(filepath.Join(to, "from"), 0o755), syscall.Mkfifo(filepath.Join(to, "from/pipe"), 0o600),
+		syscall.Mkfifo(filepath.Join(to, "from/too"), 0o600), os.Symlink("from/pipe", filepath.Join(to, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range []string{"link", "from/pipe"} {
+		if _, _, err := push(t, Options{}, filepath.Join(to, named), filepath.Join(from, "pipe")); !strings.Contains(fmt.Sprint(err), errInTheWay.Error()) {
+			t.Errorf("to %s: %v", named, err)
+		}
+	}
+	if _, problems, err := push(t, Options{}, to, from); err != nil || len(problems) != 2 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	for _, name := range []string{"from/pipe", "from/too", "link"} {
+		if info, err := os.Stat(filepath.Join(to, name)); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+			t.Errorf("%s has become %v, %v", name, info.Mode(), err)
 		}
 	}
 }

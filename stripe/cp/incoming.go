@@ -84,6 +84,8 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	switch kind := found.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
 		return false, errors.New("a directory is in the way of a file")
+	case kind != 0 && kind != unix.S_IFREG && kind != unix.S_IFLNK:
+		return false, errInTheWay
 	case kind != unix.S_IFREG || found.Size != in.Size:
 	case !rc.checksum && in.isTime(found.Mtim.Nano(), dir):
 		if found.Mode&0o777 != in.Mode {

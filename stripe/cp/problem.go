@@ -38,6 +38,7 @@ var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
 	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
 	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
+	errInTheWay  = errors.New("a device, pipe or socket is there, and stays; remove it, or copy to another name")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")
 	errVanished  = errors.New("was removed since the copy began")
 	errNoLocks   = errors.New("the file system has no locks")

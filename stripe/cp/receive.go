@@ -136,6 +136,8 @@ func place(to string, names []string, into bool) (*os.Root, []string, error) {
 	case err == nil && info.IsDir():
 	case err == nil && into:
 		return nil, nil, errors.New("is no directory, and must be one")
+	case err == nil && !info.Mode().IsRegular(): // /dev/null, for instance
+		return nil, nil, errInTheWay
 	case errors.Is(err, fs.ErrNotExist) && into:
 		if err := os.Mkdir(to, 0o777); err != nil {
 			return nil, nil, absent(filepath.Dir(to), err)
@@ -296,6 +298,9 @@ func (rc *receiver) makeLink(name string, e entry) error {
 	if info, err := rc.root.Lstat(name); err == nil {
 		if info.IsDir() {
 			return errors.New("a directory is in the way of a link")
+		}
+		if t := info.Mode().Type(); t != 0 && t != fs.ModeSymlink {
+			return errInTheWay
 		}
 		if err := rc.root.Remove(name); err != nil {
 			return err
