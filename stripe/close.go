@@ -72,6 +72,7 @@ func (c *Conn) flush(stall time.Duration) error {
 		}
 		c.mu.Unlock()
 		if idle || errors.Is(err, net.ErrClosed) {
+			c.emptied.signal() // to others that wait
 			return nil
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -168,6 +169,29 @@ func testCloseDeliversWhatWasWritten(t *testing.T, over Carrier) {
 }
 
 // A connection that this end has closed gives nothing more, as others of package net.
+// Several goroutines may wait for the same acknowledgement.
+func TestFlushOfSeveral(t *testing.T) {
+	near, far := both(t, TCP)
+	defer near.Abort()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	if _, err := near.Write(noise(1<<20, 1)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	var flushing sync.WaitGroup
+	for range 3 {
+		flushing.Go(func() {
+			if err := near.Flush(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	flushing.Wait()
+	if took := time.Since(start); took > closeStall/2 {
+		t.Errorf("the last one waited for %v", took)
+	}
+}
+
 func TestReadAfterClose(t *testing.T) {
 	near, far := both(t, TCP)
 	if _, err := far.Write([]byte("unread")); err != nil {
