@@ -90,3 +90,26 @@ func TestInterrupted(t *testing.T) {
 		t.Error("the command goes on")
 	}
 }
+
+// Nobody waits for what the far side says when the near side has gone, as in plait pipe server yes | head: it would come after the shell's prompt.
+func TestNearSideHasGone(t *testing.T) {
+	a, b := stripe.NewKey(), stripe.NewKey()
+	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Abort()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.(*stripe.Conn).Abort()
+	if err := errors.Join(far.SetWriteDeadline(time.Unix(1, 0)), Serve(far.(*stripe.Conn), "true")); err != nil {
+		t.Error(err)
+	}
+}
