@@ -37,6 +37,7 @@ func TestRun(t *testing.T) {
 		{"cat", big, big, 0},
 		{"echo out; exit 7", big, "out\n", 7},
 		{"tr a-z A-Z", "through\n", "THROUGH\n", 0},
+		{"printf caf\xe9", "", "caf\xe9", 0}, // in Latin-1
 		{"kill -9 $$", "", "", statusUnknown},
 		{"no-such-command 2>/dev/null", "", "", 127},
 		{"exec 0<&-; sleep 0.3; echo goes on; exit 3", big, "goes on\n", 3},

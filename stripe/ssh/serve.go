@@ -44,7 +44,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	if o.Many {
 		return serveMany(l, orphaned, handle.Many)
 	}
-	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, o.Run, o.First) })
+	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, string(o.Run), o.First) })
 }
 
 // serveOne waits for one connection.

@@ -56,8 +56,8 @@ type offer struct {
 	Key     stripe.PublicKey
 	Listen  string
 	Carrier stripe.Carrier `json:",omitempty"`
-	Run     string
-	First   []byte `json:",omitempty"`
+	Run     []byte         // JSON would make a string UTF-8, which names of files need not be
+	First   []byte         `json:",omitempty"`
 	Many    bool
 }
 
@@ -111,7 +111,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	stop := context.AfterFunc(ctx, f.terminate)
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: opt.Run, First: opt.First, Many: opt.Many})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: []byte(opt.Run), First: opt.First, Many: opt.Many})
 	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
 	if err == nil && a.Carrier != opt.Carrier {
 		err = refusedError(fmt.Sprintf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier))
