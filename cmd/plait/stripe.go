@@ -41,7 +41,7 @@ func newStripeProxy() *cobra.Command {
 			}
 			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt)}
 			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
-			return copied(proxy.Run(c.Context(), args[0], at, opt, c.ErrOrStderr(), watch))
+			return copied(proxy.Run(c.Context(), args[0], at, opt, text.Say, watch))
 		},
 	}
 	f.add(c)

@@ -68,10 +68,13 @@ type Text struct {
 }
 
 // Problem implements Reporter.
-func (t *Text) Problem(p Problem) {
+func (t *Text) Problem(p Problem) { t.Say(p.Path + ": " + p.Why) }
+
+// Say tells something else, of which other hosts or programs may have written a part.
+func (t *Text) Say(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.line(fmt.Sprintf("plait: %s: %s", p.Path, p.Why))
+	t.line("plait: " + text)
 }
 
 // line writes one above the progress.

@@ -387,12 +387,13 @@ func TestCoarseTimes(t *testing.T) {
 	}
 }
 
-// What the other end says cannot command the terminal.
+// What the other end, or a program that uses the proxy, says cannot command the terminal.
 func TestPrintable(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out}
 	text.Problem(Problem{Path: "\x1b]0;title\a", Why: "ü\u202e\r"})
-	if got := out.String(); got != "plait: ?]0;title?: ü??\n" {
+	text.Say("proxy: \x1b[2J.example:80: refused")
+	if got := out.String(); got != "plait: ?]0;title?: ü??\nplait: proxy: ?[2J.example:80: refused\n" {
 		t.Errorf("%q", got)
 	}
 }

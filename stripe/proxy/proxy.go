@@ -27,8 +27,9 @@ const (
 	maxPrograms = 900
 )
 
-// Run offers the proxy at an address of this host until ctx ends, or ssh does. watch, if not nil, sees each connection with the host.
-func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, watch func(*stripe.Conn)) error {
+// Run offers the proxy at an address of this host until ctx ends, or ssh does. say tells the user where it is, and what goes wrong, in which what
+// programs and the host have said is as they said it. watch, if not nil, sees each connection with the host.
+func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string), watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return fmt.Errorf("proxy: %w; choose another address or port with --at", err)
@@ -40,7 +41,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, w
 		return err
 	}
 	defer far.Close()
-	fmt.Fprintf(log, "plait: SOCKS5 and HTTP proxy at %v\n", l.Addr())
+	say(fmt.Sprintf("SOCKS5 and HTTP proxy at %v", l.Addr()))
 	ended, end := context.WithCancel(ctx)
 	defer end()
 	context.AfterFunc(ended, func() { l.Close() })
@@ -70,7 +71,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, log io.Writer, w
 			defer func() { <-room }()
 			defer program.Close()
 			if err := carry(ctx, program, far, watch); err != nil {
-				fmt.Fprintln(log, "plait: proxy:", err)
+				say("proxy: " + err.Error())
 			}
 		}()
 	}

@@ -38,7 +38,7 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := Run(t.Context(), "host", l.Addr().String(), ssh.Options{}, io.Discard, nil); err == nil || !strings.HasSuffix(err.Error(), "; choose another address or port with --at") {
+	if err := Run(t.Context(), "host", l.Addr().String(), ssh.Options{}, func(string) {}, nil); err == nil || !strings.HasSuffix(err.Error(), "; choose another address or port with --at") {
 		t.Errorf("got %v, want what to do", err)
 	}
 }
@@ -84,13 +84,17 @@ func start(t *testing.T) (at string, end func()) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	said, log := io.Pipe()
+	said := make(chan string, 1)
+	say := func(line string) {
+		select {
+		case said <- line:
+		default: // the first one is all there is to know
+		}
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, log, nil) }()
-	lines := bufio.NewScanner(said)
-	lines.Scan()
-	at = lines.Text()[strings.LastIndex(lines.Text(), " ")+1:]
-	go func() { _, _ = io.Copy(io.Discard, said) }()
+	go func() { ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, say, nil) }()
+	line := <-said
+	at = line[strings.LastIndex(line, " ")+1:]
 	return at, sync.OnceFunc(func() {
 		cancel()
 		select {
