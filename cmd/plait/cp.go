@@ -84,7 +84,10 @@ func newCp() *cobra.Command {
 			if job.SSH, err = f.options(); err != nil {
 				return err
 			}
-			columns, _, _ := term.GetSize(int(os.Stderr.Fd()))
+			columns := func() int {
+				n, _, _ := term.GetSize(int(os.Stderr.Fd()))
+				return n
+			}
 			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named(job.SSH), Quiet: quiet}
 			if json {
 				out = &cp.JSON{Out: c.OutOrStdout()}

@@ -53,10 +53,10 @@ func (s Snapshot) left() time.Duration {
 	return time.Duration(float64(s.TotalBytes-s.Bytes) * 8 / s.Bps * float64(time.Second)).Round(time.Second)
 }
 
-// Text reports to people: a line that is written over, if the output is a terminal of so many columns, problems, and a last line.
+// Text reports to people: a line that is written over, if the output is a terminal, problems, and a last line.
 type Text struct {
 	Out     io.Writer
-	Columns int             // of the terminal; 0: it is none
+	Columns func() int      // of the terminal, as it is now; 0, or nil: it is none
 	Named   map[string]bool // links the user asked for by name
 	Quiet   bool            // problems only
 
@@ -96,7 +96,11 @@ func (t *Text) Progress(s Snapshot) {
 	if time.Since(t.started) >= linkGrace {
 		t.tellLinks(s)
 	}
-	if t.Columns == 0 || t.Quiet {
+	if t.Columns == nil || t.Quiet {
+		return
+	}
+	columns := t.Columns()
+	if columns == 0 {
 		return
 	}
 	var b strings.Builder
@@ -114,7 +118,7 @@ func (t *Text) Progress(s Snapshot) {
 		}
 	}
 	line := b.String()
-	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), t.Columns-1)])
+	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), columns-1)])
 	t.drawn = true
 }
 

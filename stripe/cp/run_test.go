@@ -109,13 +109,21 @@ func TestEndWithoutConnection(t *testing.T) {
 
 func TestText(t *testing.T) {
 	var out strings.Builder
-	text := &Text{Out: &out, Columns: 120, Named: map[string]bool{"wwan0": true}}
+	columns := 120
+	text := &Text{Out: &out, Columns: func() int { return columns }, Named: map[string]bool{"wwan0": true}}
 	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Seconds: 8, Links: []stripe.LinkStats{
 		{Name: "eth0", SendBps: 1e9, SentBytes: 1e9, Paths: []stripe.PathStats{{State: stripe.Working}}}, {Name: "wwan0", Error: "no route to 192.0.2.1"}}}
 	text.Progress(s)
 	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 Gbit/s\x1b[K"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	out.Reset()
+	columns = 10
+	text.Progress(s)
+	if got, want := out.String(), "\r1.0 GB of\x1b[K"; got != want {
+		t.Errorf("a terminal that became narrow shows %q, want %q", got, want)
+	}
+	columns = 120
 	out.Reset()
 	text.started = time.Now().Add(-linkGrace)
 	text.Progress(s)
