@@ -32,7 +32,7 @@ func (f *farFlags) add(c *cobra.Command) {
 	completeFlag(c, "carrier", func() []string { return []string{string(stripe.TCP), string(stripe.QUIC), string(stripe.SCTP)} })
 }
 
-func (f *farFlags) options() (o ssh.Options, err error) {
+func (f *farFlags) options(c *cobra.Command) (o ssh.Options, err error) {
 	o = ssh.Options{Command: strings.Fields(f.ssh), Plait: f.plait, Listen: f.listen, Carrier: stripe.Carrier(f.carrier)}
 	if err := o.Carrier.Validate(); err != nil {
 		return o, err
@@ -40,7 +40,7 @@ func (f *farFlags) options() (o ssh.Options, err error) {
 	if err := wrongAddress("listen", f.listen); err != nil {
 		return o, err
 	}
-	if f.links != "" {
+	if c.Flags().Changed("links") { // an empty one is an unset variable, not leave to use them all
 		o.Links, err = stripe.ParseLinks(f.links)
 	}
 	return o, err
@@ -81,7 +81,7 @@ func newCp() *cobra.Command {
 				return err
 			}
 			job.Checksum = checksum
-			if job.SSH, err = f.options(); err != nil {
+			if job.SSH, err = f.options(c); err != nil {
 				return err
 			}
 			columns := func() int {

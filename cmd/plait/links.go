@@ -38,7 +38,7 @@ func newLinks() *cobra.Command {
 				}
 				return nil
 			}
-			opt, err := f.options()
+			opt, err := f.options(c)
 			if err != nil {
 				return err
 			}

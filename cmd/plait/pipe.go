@@ -22,7 +22,7 @@ func newPipe() *cobra.Command {
 		Example: "  tar c photos | plait pipe server tar x -C /srv\n  plait pipe server pg_dump shop | psql shop",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			opt, err := f.options()
+			opt, err := f.options(c)
 			if err != nil {
 				return err
 			}

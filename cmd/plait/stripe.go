@@ -32,7 +32,7 @@ func newStripeProxy() *cobra.Command {
 		Example: "  plait stripe proxy server\n  curl --proxy socks5h://127.0.0.1:1080 https://example.org/",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			opt, err := f.options()
+			opt, err := f.options(c)
 			if err != nil {
 				return err
 			}
