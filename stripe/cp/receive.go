@@ -262,6 +262,9 @@ func (rc *receiver) makeDir(name string, e entry) error {
 		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
 			return errors.New("is there and no directory")
 		}
+		if to, e := rc.root.Readlink(name); err != nil && e == nil {
+			return fmt.Errorf("is a link to %s, which is not followed: it leads out of the destination, or begins with /; copy to where it leads", to)
+		}
 		if err == nil && info.Mode().Perm()&0o700 != 0o700 {
 			_ = rc.root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
 		}

@@ -387,6 +387,19 @@ func TestCoarseTimes(t *testing.T) {
 	}
 }
 
+// A directory whose place a link to another disk has is not copied there, and the user hears of the link.
+func TestLinkInTheWay(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "photos/a"), "content")
+	to := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(to, "photos")); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err := push(t, Options{}, to, filepath.Join(dir, "photos")); err != nil || len(problems) != 1 || !strings.Contains(problems[0].Why, "copy to where it leads") {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
 // What the other end, or a program that uses the proxy, says cannot command the terminal.
 func TestPrintable(t *testing.T) {
 	var out strings.Builder
