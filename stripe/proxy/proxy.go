@@ -70,7 +70,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 		go func() {
 			defer func() { <-room }()
 			defer program.Close()
-			if err := carry(ctx, program, far, watch); err != nil {
+			if err := carry(ctx, program, far, watch); err != nil && ctx.Err() == nil { // hundreds may end with the proxy
 				say("proxy: " + err.Error())
 			}
 		}()

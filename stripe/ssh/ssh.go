@@ -35,8 +35,8 @@ const (
 	// maxText bounds what is read for the line that is exchanged. Options.First may name as many files as a command line can.
 	maxText = 32 << 20
 	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
-	// links), and with too many handshakes at once none is done in time.
-	maxDials = 64
+	// links), and on a busy host 64 handshakes at once are not done in the 2 s that a dialer gives them.
+	maxDials = 16
 )
 
 // Options say how to start the far side.
