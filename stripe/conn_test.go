@@ -192,6 +192,27 @@ func TestFlushOfSeveral(t *testing.T) {
 	}
 }
 
+// Connections share what watches this host's links. The sockets of their paths are theirs.
+func TestConnectionsShareTheWatch(t *testing.T) {
+	files := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	const conns = 10
+	before := files()
+	for range conns {
+		near, far := both(t, TCP)
+		defer near.Abort()
+		defer far.Abort()
+	}
+	if n := files() - before; n > 4*conns {
+		t.Errorf("%d connections, each with a listener of its own, have %d open files; want 3 each, and some", conns, n)
+	}
+}
+
 func TestReadAfterClose(t *testing.T) {
 	near, far := both(t, TCP)
 	if _, err := far.Write([]byte("unread")); err != nil {
