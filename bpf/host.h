@@ -97,13 +97,13 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 }
 
 SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(plait_sendmsg, struct sock *sk)
+int BPF_PROG(plait_sendmsg, struct sock *sk, const void *message, __u64 size)
 {
 	/* a cast alone would leave it a struct sock to the verifier */
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct plait_sock *s;
 
-	if (!tp || tp->write_seq != tp->snd_una)
+	if (!tp || !size || tp->write_seq != tp->snd_una) /* of nothing there is no acknowledgement */
 		return 0;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
 	if (s && s->kind > SOCK_MANAGED && !s->burst_start_us)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/internal/rung"
 )
 
 // bursts is how many of managed connections are in the comparison.
@@ -33,6 +34,27 @@ func TestEndIsNoBurst(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // until the last one is acknowledged
 	if got := h.bursts(p); got != n {
 		t.Errorf("%d bursts are compared, want the %d that carried data", got, n)
+	}
+}
+
+// A held-out connection that writes nothing begins no burst: the next one would have lasted since.
+func TestNothingIsNoBurst(t *testing.T) {
+	rung.Netns(t)
+	mayTrace(t)
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	c := h.connect(0, "")
+	for i := range 5 {
+		_, err := c.server.Write(nil)
+		h.must(err)
+		time.Sleep(500 * time.Millisecond)
+		h.must(send(c.server, i*1000, 1000))
+		h.must(receive(c.client, i*1000, 1000))
+		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+	}
+	all := h.status(p).Prefixes
+	if len(all) != 1 || all[0].Holdout.Bursts == 0 || all[0].Holdout.MeanMs > 250 {
+		t.Errorf("%+v, want one prefix with bursts that are no half seconds", all)
 	}
 }
 
