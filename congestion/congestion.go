@@ -9,13 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"plait.dev/plait/signals"
 )
 
-// ForgetAfter is when a socket that sent nothing is forgotten: it begins anew, with another Policy.
-const ForgetAfter = 10 * time.Minute
+// ForgetAfterUs is after how many microseconds a socket that sent nothing is forgotten: it begins anew, with another Policy.
+const ForgetAfterUs = 600_000_000
 
 // Policy chooses the congestion control of ONE socket. It is given all the socket's samples, in order of time. Not safe for
 // concurrent use.

@@ -40,7 +40,7 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choic
 			return fmt.Errorf("%d: %w", n, err)
 		}
 		to, ok := sockets[s.Cookie]
-		another := ok && (s.IntervalUs == 0 && to.atUs > backUs && s.AtUs < to.atUs-backUs || s.AtUs > to.atUs+uint64(ForgetAfter.Microseconds()))
+		another := ok && (s.IntervalUs == 0 && to.atUs > backUs && s.AtUs < to.atUs-backUs || s.AtUs > to.atUs+ForgetAfterUs)
 		if !ok || another {
 			to = &socket{policy: newPolicy()}
 			sockets[s.Cookie] = to

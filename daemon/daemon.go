@@ -194,7 +194,7 @@ func (d *Daemon) tick() error {
 	}
 	d.compared = time.Now()
 	for cookie, k := range d.sockets {
-		if d.compared.Sub(k.seen) > congestion.ForgetAfter {
+		if d.compared.Sub(k.seen).Microseconds() > congestion.ForgetAfterUs {
 			delete(d.sockets, cookie)
 			d.kernel.forget(cookie)
 		}
