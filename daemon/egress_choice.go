@@ -40,12 +40,14 @@ type choice struct {
 
 // membership says which of the two groups a connection is in, and when that was last of use. It is small, for at 1,000 new connections a second there are 3.6 million.
 type membership struct {
-	heldOut bool
-	atS     uint32 // Unix time
+	egress.Member
+	atS uint32 // Unix time
 }
 
-func member(heldOut bool, now time.Time) membership {
-	return membership{heldOut, uint32(now.Unix())}
+// as says which group it is in now. What a connection brought to the other one is not forgotten: it is still one.
+func (m membership) as(heldOut bool, now time.Time) membership {
+	m.HeldOut, m.atS = heldOut, uint32(now.Unix())
+	return m
 }
 
 // quickExit is the exit a client has under the strategy latency.
@@ -103,13 +105,14 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 
 // group decides whether a connection is compared, and on which side. The caller has x.mu.
 func (x *exits) group(p mptcp.Peer, out, alone bool, now time.Time) {
+	before := x.groups[p.Token]
 	switch {
 	case out && alone:
-		x.groups[p.Token] = member(true, now)
+		x.groups[p.Token] = before.as(true, now)
 	case out || alone || x.moved || len(x.full) > 0: // what it gets is neither the strategy nor the best path by lot
 		delete(x.groups, p.Token)
 	default:
-		x.groups[p.Token] = member(false, now)
+		x.groups[p.Token] = before.as(false, now)
 	}
 }
 
@@ -157,9 +160,9 @@ func (x *exits) transfer(t flowTransfer) {
 	if !is || len(ways) < 2 { // there is nothing to choose
 		return
 	}
-	x.groups[t.token] = member(group.heldOut, now)
 	service := x.services.of(mptcp.Peer{Token: t.token, Client: client, Own: t.ends.Local})
-	x.worth.Transfer(t.token, ways[0].Prefix, service.Strategy, group.heldOut, t.bytes, t.us, now)
+	x.worth.Transfer(t.token, &group.Member, ways[0].Prefix, service.Strategy, t.bytes, t.us, now)
+	x.groups[t.token] = group.as(group.HeldOut, now)
 }
 
 // forget drops connections of which nothing was heard for long. The caller has x.mu.

@@ -186,7 +186,7 @@ func TestMemory(t *testing.T) {
 	if x.remember() != nil {
 		t.Error("something is known before the first process")
 	}
-	x.worth.Transfer(1, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, false, 1<<20, 1e6, time.Now())
+	x.worth.Transfer(1, &egress.Member{}, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, 1<<20, 1e6, time.Now())
 	x.worth.Tick(time.Now().Add(time.Minute))
 	x.keep()
 	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {

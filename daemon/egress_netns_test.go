@@ -341,7 +341,7 @@ func TestForgetsWithoutFlows(t *testing.T) {
 	now := time.Now()
 	network := netip.MustParsePrefix("2001:db8:c::/48")
 	x.worth = egress.NewWorth([]egress.Known{{Prefix: network, Strategy: egress.Latency, OneUntil: now.Add(2 * time.Second), Rest: time.Hour}}, now)
-	x.groups[1] = member(false, now.Add(-2*groupFor))
+	x.groups[1] = membership{}.as(false, now.Add(-2*groupFor))
 	x.quickest[chooser] = quickExit{"b", now.Add(-time.Hour)}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -13,7 +13,7 @@ import (
 const (
 	// sampleFor is how long a connection's transfers are put together to one sample: they share client and line, and say little more than one of them.
 	sampleFor = 10 * time.Second
-	// minSamples of each group: with fewer, the mean of their logarithms is too far from a normal distribution.
+	// minSamples of each group, by effective: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minSamples = 10
 	// sameWithin is how much slower several exits may be and still count as equal.
 	sameWithin = 1.02
@@ -34,19 +34,29 @@ type Group struct {
 	Mean    float64 `json:"mean"`
 	// Squares is the sum of squared differences from the mean.
 	Squares float64 `json:"squares"`
+	// Weights is the sum, over the connections, of the square of how many samples are theirs.
+	Weights float64 `json:"weights"`
 }
 
-func (g *Group) add(x float64) {
+// add takes in a sample of a connection that has had others.
+func (g *Group) add(x float64, others uint16) {
 	g.Samples++
+	g.Weights += 2*float64(others) + 1 // (n+1)^2 - n^2
 	d := x - g.Mean
 	g.Mean += d / g.Samples
 	g.Squares += d * (x - g.Mean)
 }
 
+// effective is how many connections say as much as these. The samples of one share client and line: they are taken for as good as one, whose weight in the mean
+// is their number (Kish's effective size), so that a few connections that last for hours are few.
+func (g *Group) effective() float64 {
+	return g.Samples * g.Samples / max(g.Weights, 1)
+}
+
 // squaredError is the variance of the mean. Equal samples do not make it zero: a transfer's time is known to a per cent or so.
 func (g *Group) squaredError() float64 {
 	const clock = 0.01
-	return (g.Squares/(g.Samples-1) + clock*clock) / g.Samples
+	return (g.Squares/(g.Samples-1) + clock*clock) / g.effective()
 }
 
 // MbitPerSecond is the geometric mean of the rates; 0 without samples.
@@ -72,11 +82,13 @@ type Known struct {
 	Rest time.Duration `json:"rest_ns,omitempty"`
 	// Last is when something was measured.
 	Last time.Time `json:"last"`
+
+	trial uint8 // how often it began anew
 }
 
 // Ratio of the times a byte takes, managed over held out, with its 95 % interval; zeros as long as there is too little to say.
 func (k *Known) Ratio() (ratio, low, high float64) {
-	if min(k.Managed.Samples, k.HeldOut.Samples) < minSamples {
+	if min(k.Managed.effective(), k.HeldOut.effective()) < minSamples {
 		return 0, 0, 0
 	}
 	d := k.Managed.Mean - k.HeldOut.Mean
@@ -105,6 +117,7 @@ func (k *Known) worthwhile() bool {
 // begin compares anew, from a time on.
 func (k *Known) begin(at time.Time) {
 	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, Group{}, Group{}
+	k.trial++
 }
 
 type knownKey struct {
@@ -112,10 +125,18 @@ type knownKey struct {
 	strategy Strategy
 }
 
+// Member is a connection that is compared. It is small, for there may be millions.
+type Member struct {
+	HeldOut bool // it has the best path alone
+	trial   uint8
+	samples uint16 // that it has had in that trial; no more are counted than there is room for, after a week
+}
+
 // sampled are a connection's transfers of some seconds.
 type sampled struct {
 	of        knownKey
 	heldOut   bool
+	others    uint16 // samples the connection has had before
 	since     time.Time
 	bytes, us float64
 }
@@ -139,6 +160,9 @@ func NewWorth(before []Known, now time.Time) *Worth {
 	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}}
 	for _, k := range before {
 		k.Rest = min(max(k.Rest, 0), mostRest)
+		if k.Managed.Weights < k.Managed.Samples || k.HeldOut.Weights < k.HeldOut.Samples { // written by a plait that did not count them
+			k.Managed, k.HeldOut = Group{}, Group{}
+		}
 		k.Since, k.Last, k.OneUntil = earlier(k.Since, now), earlier(k.Last, now), earlier(k.OneUntil, now.Add(k.Rest))
 		w.known[knownKey{k.Prefix, k.Strategy}] = &k
 	}
@@ -167,13 +191,21 @@ func (w *Worth) One(prefix netip.Prefix, s Strategy) bool {
 }
 
 // Transfer takes in how long a connection took for some bytes.
-func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, heldOut bool, bytes, us uint32, now time.Time) {
-	if k := w.known[knownKey{prefix, s}]; k != nil && now.Before(k.Since) {
-		return
+func (w *Worth) Transfer(connection uint32, m *Member, prefix netip.Prefix, s Strategy, bytes, us uint32, now time.Time) {
+	var trial uint8
+	if k := w.known[knownKey{prefix, s}]; k != nil {
+		if now.Before(k.Since) {
+			return
+		}
+		trial = k.trial
 	}
 	o := w.open[connection]
-	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != heldOut {
-		o = &sampled{of: knownKey{prefix, s}, heldOut: heldOut, since: now}
+	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.HeldOut {
+		if m.trial != trial {
+			m.trial, m.samples = trial, 0
+		}
+		o = &sampled{of: knownKey{prefix, s}, heldOut: m.HeldOut, others: m.samples, since: now}
+		m.samples = max(m.samples, m.samples+1) // not beyond the last
 		w.open[connection] = o
 	}
 	o.bytes += float64(bytes)
@@ -195,7 +227,7 @@ func (w *Worth) fold(o *sampled, now time.Time) {
 	if o.heldOut {
 		g = &k.HeldOut
 	}
-	g.add(math.Log(o.us / o.bytes))
+	g.add(math.Log(o.us/o.bytes), o.others)
 }
 
 // forget makes room where too many prefixes are known.

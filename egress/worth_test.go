@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// feed gives n connections of each group a transfer of a megabyte, whose times spread by a fifth, and lets their samples end.
+// feed gives n new connections of each group a transfer of a megabyte, whose times spread by a fifth, and lets their samples end.
 func feed(w *Worth, prefix netip.Prefix, s Strategy, n int, managedUs, heldOutUs float64, now *time.Time) (changes []Decision) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		spread := func(us float64) uint32 { return uint32(us * math.Exp(0.2*r.NormFloat64())) }
-		w.Transfer(uint32(2*i), prefix, s, false, 1<<20, spread(managedUs), *now)
-		w.Transfer(uint32(2*i+1), prefix, s, true, 1<<20, spread(heldOutUs), *now)
+		w.Transfer(uint32(2*i), &Member{}, prefix, s, 1<<20, spread(managedUs), *now)
+		w.Transfer(uint32(2*i+1), &Member{HeldOut: true}, prefix, s, 1<<20, spread(heldOutUs), *now)
 	}
 	*now = now.Add(sampleFor)
 	return w.Tick(*now)
@@ -88,26 +88,37 @@ func TestWorthChanges(t *testing.T) {
 	}
 }
 
-// By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at.
+// By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at, and however few connections
+// have most of the samples: each has a client and a line of its own.
 func TestWorthByChance(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	worse, trials := 0, 300
-	for range trials {
-		now := time.Unix(1e9, 0)
-		w := NewWorth(nil, now)
-		for range 60 {
-			for i := range 10 {
-				w.Transfer(uint32(i), netip.MustParsePrefix("192.0.2.0/24"), Steady, i%2 == 0, 1<<20, uint32(1e6*math.Exp(0.5*r.NormFloat64())), now)
-			}
-			now = now.Add(sampleFor)
-			if len(w.Tick(now)) > 0 {
-				worse++
-				break
+	type connection struct {
+		Member
+		mean float64
+	}
+	for name, c := range map[string]struct{ lasting, others int }{"new": {0, 10}, "lasting": {40, 0}, "a few lasting": {2, 10}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		worse, trials := 0, 300
+		for range trials {
+			now := time.Unix(1e9, 0)
+			w := NewWorth(nil, now)
+			connections := make([]connection, c.lasting+c.others)
+			for round := range 60 {
+				for i := range connections {
+					if p := &connections[i]; round == 0 || i >= c.lasting {
+						*p = connection{Member: Member{HeldOut: i%2 == 0}, mean: 0.5 * r.NormFloat64()}
+					}
+					w.Transfer(uint32(i), &connections[i].Member, netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(connections[i].mean+0.3*r.NormFloat64())), now)
+				}
+				now = now.Add(sampleFor)
+				if len(w.Tick(now)) > 0 {
+					worse++
+					break
+				}
 			}
 		}
-	}
-	if worse > trials/20 {
-		t.Errorf("%d of %d equal prefixes were judged", worse, trials)
+		if worse > trials/20 {
+			t.Errorf("%s: %d of %d equal prefixes were judged", name, worse, trials)
+		}
 	}
 }
 
@@ -115,11 +126,20 @@ func TestWorthForgets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w := NewWorth(nil, now)
 	for i := range mostKnown + 1 {
-		w.Transfer(uint32(i), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, false, 1<<20, 1e6, now.Add(time.Duration(i)))
+		w.Transfer(uint32(i), &Member{}, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, 1<<20, 1e6, now.Add(time.Duration(i)))
 	}
 	w.Tick(now.Add(time.Minute))
 	if n := len(w.Known()); n > mostKnown || n < mostKnown/2 {
 		t.Errorf("%d prefixes are known, want at most %d and most of them", n, mostKnown)
+	}
+}
+
+// What was written without weights is compared anew: its samples may all be of one connection.
+func TestWorthWithoutWeights(t *testing.T) {
+	prefix, now := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0)
+	w := NewWorth([]Known{{Prefix: prefix, Strategy: Steady, Since: now, Managed: Group{Samples: 1000, Mean: 1}, HeldOut: Group{Samples: 1000}}}, now)
+	if got := feed(w, prefix, Steady, 10, 1e6, 1e6, &now); len(got) != 0 || w.Known()[0].Managed.Samples != 10 {
+		t.Errorf("%+v of %+v, want nothing from 10 new samples", got, w.Known())
 	}
 }
 
