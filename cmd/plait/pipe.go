@@ -26,7 +26,11 @@ func newPipe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			command := strings.Join(args[1:], " ")
+			words := args[1:]
+			if words[0] == "--" { // ssh's end of options, too
+				words = words[1:]
+			}
+			command := strings.Join(words, " ")
 			if command == "" {
 				return errors.New("pipe: the command is empty; give one after the host, such as: plait pipe server cat file")
 			}
