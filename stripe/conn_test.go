@@ -168,7 +168,6 @@ func testCloseDeliversWhatWasWritten(t *testing.T, over Carrier) {
 	}
 }
 
-// A connection that this end has closed gives nothing more, as others of package net.
 // Several goroutines may wait for the same acknowledgement.
 func TestFlushOfSeveral(t *testing.T) {
 	near, far := both(t, TCP)
@@ -177,19 +176,15 @@ func TestFlushOfSeveral(t *testing.T) {
 	if _, err := near.Write(noise(1<<20, 1)); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	var flushing sync.WaitGroup
 	for range 3 {
 		flushing.Go(func() {
-			if err := near.Flush(); err != nil {
+			if err := near.flush(time.Hour); err != nil { // who is not woken hangs
 				t.Error(err)
 			}
 		})
 	}
 	flushing.Wait()
-	if took := time.Since(start); took > closeStall/2 {
-		t.Errorf("the last one waited for %v", took)
-	}
 }
 
 // Connections share what watches this host's links. The sockets of their paths are theirs.
@@ -213,6 +208,7 @@ func TestConnectionsShareTheWatch(t *testing.T) {
 	}
 }
 
+// A connection that this end has closed gives nothing more, as others of package net.
 func TestReadAfterClose(t *testing.T) {
 	near, far := both(t, TCP)
 	if _, err := far.Write([]byte("unread")); err != nil {
