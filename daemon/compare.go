@@ -86,13 +86,8 @@ func (h Histogram) moments() (mean, variance float64) {
 	return mean, variance
 }
 
-// effective is how many independent bursts say as much as these do. The bursts of one connection share client, access line and
-// size of what is sent, so they say less about the prefix than as many of different connections: taken for as good as one, whose
-// weight in the mean is their number. Then the variance of the mean is that of a burst by this (Kish's effective size), however
-// unequal connections are: a few that have nearly all bursts between them are few.
 func (h Histogram) effective() float64 {
-	n := float64(h.Bursts())
-	return n * n / float64(max(h.Squares, 1))
+	return signals.EffectiveSize(float64(h.Bursts()), float64(h.Squares))
 }
 
 // squaredError is the variance of the mean logarithm. Within a bucket of width w it is at least w^2/12 for a single burst, so

@@ -47,11 +47,7 @@ func (g *Group) add(x float64, others uint16) {
 	g.Squares += d * (x - g.Mean)
 }
 
-// effective is how many connections say as much as these. The samples of one share client and line: they are taken for as good as one, whose weight in the mean
-// is their number (Kish's effective size), so that a few connections that last for hours are few.
-func (g *Group) effective() float64 {
-	return g.Samples * g.Samples / max(g.Weights, 1)
-}
+func (g *Group) effective() float64 { return signals.EffectiveSize(g.Samples, g.Weights) }
 
 // squaredError is the variance of the mean. Equal samples do not make it zero: a transfer's time is known to a per cent or so.
 func (g *Group) squaredError() float64 {

@@ -10,6 +10,13 @@ const (
 	tunedFor = 1 / (0.05 * 0.05)
 )
 
+// EffectiveSize is how many connections say as much about a mean as these samples do, squares being the sum, over the connections, of the square of how
+// many samples are theirs. The samples of one share client and line: they are taken for as good as one, whose weight in the mean is their number (Kish,
+// Survey Sampling, 1965), so that a few connections with nearly all samples are few.
+func EffectiveSize(samples, squares float64) float64 {
+	return samples * samples / max(squares, 1)
+}
+
 // HalfWidth of the interval around an estimate with this squared error. Whoever compares again and again and acts on the first
 // clear result would with the usual 1.96 standard errors sooner or later find any difference. This is the boundary of a
 // confidence sequence (Robbins' normal mixture; Howard et al. 2021, doi:10.1214/20-AOS1991): with probability
