@@ -44,12 +44,11 @@ func TestNothingIsNoBurst(t *testing.T) {
 	h := newHost(t)
 	p := h.up("  holdout_percent: 100")
 	c := h.connect(0, "")
-	for i := range 5 {
+	for range 5 {
 		_, err := c.server.Write(nil)
 		h.must(err)
 		time.Sleep(500 * time.Millisecond)
-		h.must(send(c.server, i*1000, 1000))
-		h.must(receive(c.client, i*1000, 1000))
+		h.must(transfer(c, 1000))
 		time.Sleep(5 * time.Millisecond) // until it is acknowledged
 	}
 	all := h.status(p).Prefixes

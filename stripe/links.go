@@ -88,10 +88,9 @@ func watchLinks(ctx context.Context) <-chan struct{} {
 	watchers.Lock()
 	defer watchers.Unlock()
 	if len(watchers.all) == 0 {
-		var ctx context.Context
-		ctx, watchers.stop = context.WithCancel(context.Background())
-		watchers.all = map[signal]bool{}
-		go runWatchers(ctx)
+		all, stop := context.WithCancel(context.Background())
+		watchers.all, watchers.stop = map[signal]bool{}, stop
+		go runWatchers(all)
 	}
 	watchers.all[changed] = true
 	context.AfterFunc(ctx, func() {

@@ -33,7 +33,7 @@ const (
 
 const (
 	maxControl = 64 << 10  // of a body; paths have up to 4096 bytes
-	maxRequest = 16 << 20  // of a request's: Linux lets a command line have 6 MB at most, of which names are a part once more
+	maxRequest = 16 << 20  // of a request's: Linux lets a command line have 6 MB at most, all of which may be names
 	dataBytes  = 128 << 10 // of file in a message
 	headBytes  = 5         // kind and length
 	// readBytes is read ahead: many small messages. The rest of a large one goes where it belongs without another copy.

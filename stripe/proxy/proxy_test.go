@@ -106,19 +106,24 @@ func start(t *testing.T) (at string, end func()) {
 	})
 }
 
-// What is cut off by a reset must not look whole to a program that goes by the end of the stream.
-func TestResetIsNoEnd(t *testing.T) {
+// proxied starts a proxy, and a server that is to be reached through it.
+func proxied(t *testing.T) (through proxy.Dialer, l net.Listener) {
 	at, end := start(t)
-	defer end()
+	t.Cleanup(end)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	through, err := proxy.SOCKS5("tcp", at, nil, nil)
-	if err != nil {
+	t.Cleanup(func() { l.Close() })
+	if through, err = proxy.SOCKS5("tcp", at, nil, nil); err != nil {
 		t.Fatal(err)
 	}
+	return through, l
+}
+
+// What is cut off by a reset must not look whole to a program that goes by the end of the stream.
+func TestResetIsNoEnd(t *testing.T) {
+	through, l := proxied(t)
 	for _, reset := range []string{"program", "target"} {
 		program, err := through.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -160,13 +165,7 @@ func TestEndsWhenFull(t *testing.T) {
 
 // A connection that has ended leaves nothing behind: a proxy carries very many before it ends.
 func TestEndedConnectionsLeaveNothing(t *testing.T) {
-	at, end := start(t)
-	defer end()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	through, l := proxied(t)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -176,10 +175,6 @@ func TestEndedConnectionsLeaveNothing(t *testing.T) {
 			c.Close()
 		}
 	}()
-	through, err := proxy.SOCKS5("tcp", at, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	before := runtime.NumGoroutine()
 	const conns = 40
 	for range conns {
