@@ -407,13 +407,11 @@ func TestFlowsCountFromNow(t *testing.T) {
 	})
 }
 
-// Flows that are over are forgotten when they have been read; those that are idle for a moment, or wait for an answer, are not.
-func TestFlowsForget(t *testing.T) {
-	h := newNamespace(t)
-	f := loadPrograms(h)
-	now := monotonicNs()
+// Flows are over that are idle for long, or wait for an answer for longer than TCP does.
+func TestFlowsOver(t *testing.T) {
+	const now = uint64(3 * time.Hour)
 	ago := func(d time.Duration) uint64 { return now - uint64(d) }
-	for i, c := range []struct {
+	for _, c := range []struct {
 		name string
 		flow bpf.FlowsFlow
 		over bool
@@ -425,17 +423,24 @@ func TestFlowsForget(t *testing.T) {
 		{"never sent data", bpf.FlowsFlow{BeganAtNs: ago(2 * idleFor)}, true},
 		{"waits for nobody", bpf.FlowsFlow{BeganAtNs: ago(time.Hour), Stats: bpf.FlowStats{UnansweredAtNs: ago(2 * hopelessIn)}}, true},
 	} {
-		p := flow6
-		p.to = netip.AddrPortFrom(p.to.Addr(), uint16(1000+i))
-		h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(p.key(), &c.flow))
-		read := 0
-		h.must(f.count(func(k bpf.FlowKey, _ mptcp.Ends, _ *bpf.FlowStats) {
-			if k == p.key() {
-				read++
-			}
-		}))
-		if _, known := f.known(p); read != 1 || known == c.over {
-			t.Errorf("%s: read %d times, known afterwards: %v", c.name, read, known)
+		if is := over(&c.flow, now); is != c.over {
+			t.Errorf("%s: over: %v", c.name, is)
 		}
+	}
+}
+
+// Flows that are over are forgotten when they have been read, others not.
+func TestFlowsForget(t *testing.T) {
+	h := newNamespace(t)
+	f := loadPrograms(h)
+	idle, fresh := flow4, flow6
+	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(idle.key(), &bpf.FlowsFlow{BeganAtNs: 1}))
+	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(fresh.key(), &bpf.FlowsFlow{BeganAtNs: monotonicNs()}))
+	read := map[bpf.FlowKey]bool{}
+	h.must(f.count(func(k bpf.FlowKey, _ mptcp.Ends, _ *bpf.FlowStats) { read[k] = true }))
+	_, was := f.known(idle)
+	_, is := f.known(fresh)
+	if !read[idle.key()] || !read[fresh.key()] || was || !is {
+		t.Errorf("read: %v; known afterwards: the idle one %v, the fresh one %v", read, was, is)
 	}
 }
