@@ -14,6 +14,8 @@
 #define NSEC_PER_MSEC 1000000ULL
 /* Less than this may have been lost by chance: TCP itself repeats its last segment after two round trips (RFC 8985 section 7.2). */
 #define MANY_BYTES 20000
+/* Less waits for pacing as well; MPTCP gives a flow as much at a time (MPTCP_SEND_BURST_SIZE in net/mptcp/protocol.c). */
+#define WAITING_BYTES 65536
 /* An answer to a single segment may wait this long at the peer: the delayed ACK of Linux. */
 #define DELAYED_ACK_NS (40 * NSEC_PER_MSEC)
 /* A single segment is sent again this much later than several: Linux allows for other peers' delayed ACKs (tcp_schedule_loss_probe). */
@@ -169,6 +171,19 @@ static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto)
 	}
 }
 
+/* Data waits in the socket of the flow, or in that of its MPTCP connection, which has not said yet by which flow it goes. */
+static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *tp, struct mptcp_sock *msk)
+{
+	__u64 bytes = (__u32)(tp->write_seq - s->next);
+
+	if (msk)
+		bytes += msk->write_seq - msk->snd_nxt;
+	if (bytes < WAITING_BYTES)
+		s->waiting_at_ns = 0;
+	else if (!s->waiting_at_ns)
+		s->waiting_at_ns = bpf_ktime_get_ns();
+}
+
 /* Its socket is locked: no other CPU sends on the same flow. */
 SEC("tcx/egress")
 int plait_flow_sent(struct __sk_buff *skb)
@@ -208,8 +223,10 @@ int plait_flow_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	if (msk)
 		transfer_sent(s->token, msk);
-	if ((__s32)(seg.sequence + seg.payload - s->next) > 0)
+	if ((__s32)(seg.sequence + seg.payload - s->next) > 0) {
 		s->next = seg.sequence + seg.payload;
+		waits(s, tp, msk);
+	}
 	if (!s->asked_at_ns) {
 		s->asked_at_ns = bpf_ktime_get_ns();
 		if (!s->unanswered_at_ns)

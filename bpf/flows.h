@@ -27,6 +27,7 @@ struct plait_flow_stats {
 	__u64 unanswered_at_ns; /* since when data waits for a sign; 0: none does */
 	__u64 asked_at_ns;	/* when data was first sent since the last sign; 0: none was */
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
+	__u64 waiting_at_ns;	/* since when each new packet leaves much behind that waits to be sent; 0: the last one did not */
 	__u32 sent_segments;
 	__u32 retransmitted_segments;
 	__u32 srtt_us;

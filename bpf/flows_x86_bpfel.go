@@ -61,6 +61,7 @@ type FlowsPlaitFlowStats struct {
 	UnansweredAtNs        uint64
 	AskedAtNs             uint64
 	StalledAtNs           uint64
+	WaitingAtNs           uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32
 	SrttUs                uint32

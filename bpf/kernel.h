@@ -189,6 +189,7 @@ struct tcp_sock {
 
 /* net/mptcp/protocol.h */
 struct mptcp_sock {
+	__u64 write_seq;
 	__u64 snd_nxt;
 	__u64 snd_una;
 	__u32 token;

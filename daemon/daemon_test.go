@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -61,10 +60,7 @@ func TestTakes(t *testing.T) {
 func TestTakesTransfer(t *testing.T) {
 	h := newHost(t)
 	h.ip("-n " + h.ns + " link set lo mtu 1500")
-	queue := strings.Fields("-n " + h.ns + " qdisc add dev lo root tbf rate 20mbit burst 5k latency 100ms")
-	if out, err := exec.Command("tc", queue...).CombinedOutput(); err != nil {
-		t.Fatalf("tc: %v: %s", err, out)
-	}
+	h.tool("tc -n " + h.ns + " qdisc add dev lo root tbf rate 20mbit burst 5k latency 100ms")
 	c, rival := h.connect(0, ""), h.connect(0, otherChoice) // which keeps the queue full, so that something is in flight at all times
 	for _, p := range []pair{c, rival} {
 		go func() { _ = send(p.server, 0, 1<<30) }() // until the test ends

@@ -185,7 +185,7 @@ func (x *exits) look(now time.Time) time.Duration {
 			default: // the next look finds it again
 			}
 		}
-		flows[k] = egress.FlowCount{Exit: exit, Moved: exit != best, Client: client, AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs}
+		flows[k] = egress.FlowCount{Exit: exit, Moved: exit != best, Client: client, AckedBytes: s.AckedBytes, SentSegments: s.SentSegments, Resent: s.RetransmittedSegments, SRTTUs: s.SrttUs, Waits: waits(s)}
 		if s.Rule != 0 && s.Token != 0 {
 			rules[s.Token], clients[s.Token] = s.Rule, client
 		}

@@ -254,16 +254,22 @@ func (x *exits) turn(client netip.Addr, now time.Time) (turned bool) {
 	return turned
 }
 
+// Why an exit is of little use to a client, and why it is again, by whether data waits for other exits.
+var (
+	little = map[bool]string{true: "brings little", false: "the others take all there is to send"}
+	needed = map[bool]string{true: ": data waits for the others"}
+)
+
 // spare finds the clients for whom exits lose too much, or no longer do. The caller has x.mu.
 func (x *exits) spare(now time.Time) (clients []netip.Addr) {
 	spared, over := x.brownouts.Look(x.traffic.Loads(), now)
 	for _, w := range spared {
 		clients = append(clients, w.Client)
-		x.say(fmt.Sprintf("exit %s loses too many packets to %v and brings little (of %.0f segments %.0f again in the last look): it stands by for this client", w.Exit, w.Client, w.Sent, w.Resent))
+		x.say(fmt.Sprintf("exit %s loses too many packets to %v and %s (of %.0f segments %.0f again in the last look): it stands by for this client", w.Exit, w.Client, little[w.Waits], w.Sent, w.Resent))
 	}
 	for _, w := range over {
 		clients = append(clients, w.Client)
-		x.say(fmt.Sprintf("exit %s carries for %v again", w.Exit, w.Client))
+		x.say(fmt.Sprintf("exit %s carries for %v again%s", w.Exit, w.Client, needed[w.Waits]))
 	}
 	return clients
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"strings"
@@ -103,6 +104,24 @@ func TestRoles(t *testing.T) {
 		}
 		if got := x.roles(c.token, c.port); got != c.expect {
 			t.Errorf("%s: %q, want %q", c.what, got, c.expect)
+		}
+	}
+}
+
+// An exit that loses packets of a stream stands by until data waits for the others.
+func TestSpare(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	flows := map[bpf.FlowKey]egress.FlowCount{}
+	for second, expect := range []string{"10+ a+= b+ c+", "10+ a+= b+ c+", "10- a-= b+ c+", "10- a-= b+ c+", "10+ a+= b+ c+"} {
+		for i, exit := range []string{"a", "b", "c"} {
+			sent := uint32(1000 * (1 + second))
+			flows[bpf.FlowKey{LocalPort: uint16(i)}] = egress.FlowCount{Exit: exit, Client: chooser, AckedBytes: 1400 * uint64(sent), SentSegments: sent, Resent: map[string]uint32{"a": sent / 50}[exit], SRTTUs: 20_000, Waits: second >= 3}
+		}
+		at := time.Unix(int64(second), 0)
+		x.traffic.Look(maps.Clone(flows), at)
+		x.spare(at)
+		if got := x.roles(500, 80); got != expect {
+			t.Errorf("at the end of second %d: %q, want %q", second, got, expect)
 		}
 	}
 }

@@ -39,6 +39,14 @@ func overdue(s *bpf.FlowStats) bool {
 	return s.Armed == bpf.FlowRefused && s.StalledAtNs == 0 && s.AskedAtNs != 0 && monotonicNs() > s.AskedAtNs+overdueNs
 }
 
+// waitsNs is how long data must wait to be sent for the exit to be too slow for it.
+const waitsNs = uint64(500 * time.Millisecond)
+
+// waits says whether data has waited for a flow all the time for so long.
+func waits(s *bpf.FlowStats) bool {
+	return s.WaitingAtNs != 0 && monotonicNs() > s.WaitingAtNs+waitsNs
+}
+
 // observed describes a subflow as egress.Judge wants it. The caller has x.mu.
 func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	ends := s.Ends()

@@ -149,3 +149,39 @@ func TestManyFlowsStall(t *testing.T) {
 		return told+found == len(all) && told < len(all)
 	})
 }
+
+// Data that a flow, or its MPTCP connection, cannot send yet is noticed, until it has left.
+func TestFlowWaits(t *testing.T) {
+	for _, protocol := range []string{"TCP", "MPTCP"} {
+		t.Run(protocol, func(t *testing.T) {
+			h, peer := joined(t)
+			h.multipath = protocol == "MPTCP"
+			h.tool("tc -n " + h.ns + " qdisc add dev out root tbf rate 50mbit burst 50kb latency 20ms")
+			var f *flows
+			h.must(netns.Do(h.ns, func() (err error) {
+				f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
+				return err
+			}))
+			defer f.Close()
+			c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+			h.must(err)
+			defer c.close()
+			ends := endsOfServer(c)
+			if _, err = c.server.Write(make([]byte, 5000)); err != nil {
+				t.Fatal(err)
+			}
+			h.eventually(5*time.Second, "the flow is known", func() bool { _, known := f.stats(ends); return known })
+			if s, _ := f.stats(ends); s.WaitingAtNs != 0 || (s.Token != 0) != h.multipath {
+				t.Errorf("after 5000 bytes: %+v", s)
+			}
+			const much = 10 << 20 // 1.7 s
+			go func() { _, _ = c.server.Write(make([]byte, much)) }()
+			go func() { _, _ = io.Copy(io.Discard, c.client) }()
+			h.eventually(10*time.Second, "data waits", func() bool { s, _ := f.stats(ends); return waits(&s) })
+			h.eventually(10*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.AckedBytes == 5000+much })
+			if s, _ := f.stats(ends); s.WaitingAtNs != 0 {
+				t.Errorf("when all has arrived: %+v", s)
+			}
+		})
+	}
+}

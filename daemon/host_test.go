@@ -141,10 +141,14 @@ func (h *host) must(err error) {
 	}
 }
 
-func (h *host) ip(arguments string) {
+func (h *host) ip(arguments string) { h.Helper(); h.tool("ip " + arguments) }
+
+// tool runs a command that must succeed.
+func (h *host) tool(command string) {
 	h.Helper()
-	if out, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
-		h.Fatalf("ip %s: %v: %s", arguments, err, out)
+	words := strings.Fields(command)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		h.Fatalf("%s: %v: %s", command, err, out)
 	}
 }
 

@@ -6,18 +6,22 @@ import (
 )
 
 const (
-	// bearable is the share of segments sent again that an exit may have for as long as it likes: TCP's own overruns of queues stay below it.
-	bearable = 0.02
+	// bearable is the share of segments sent again that an exit may have for as long as it likes: TCP's own overruns of queues stay below it. Where that
+	// is not what loses them, it is little.
+	bearable, bearableIdle = 0.02, 0.005
 	// tooMuch is how many segments more than that tell that it is no chance, and atOnce how many of them one look can add: a slow start that overran a
 	// queue is over at the next look.
 	tooMuch, atOnce = 8, 4
 	// clearly is how many times the loss of the exit that brings most an exit must lose: what all of them lose is lost behind them.
 	clearly = 3
-	// smallShare of what another exit brings: less is not worth what waiting for its repetitions costs the rest.
+	// smallShare of what another exit brings: less is not worth what waiting for its repetitions costs the rest. Where no data waits for another exit,
+	// no share is: the others carry it all.
 	smallShare = 0.25
 	// firstSpell is how long an exit is spared, then twice as long each time it is no better soon after.
 	firstSpell = 10 * time.Second
 	mostSpell  = 5 * time.Minute
+	// settling is how long data may wait for the others after that: a congestion control needs as long to find out that it may send twice as fast.
+	settling = 1500 * time.Millisecond
 )
 
 // WayLoad is what a client's flows through an exit did between two looks.
@@ -25,12 +29,23 @@ type WayLoad struct {
 	Exit                string
 	Client              netip.Addr
 	Bytes, Sent, Resent float64
+	// RTTUs is their round-trip time, LeastRTTUs the shortest they ever had.
+	RTTUs, LeastRTTUs float64
+	// Waits says that one of them had more to send than the exit took, all the time.
+	Waits bool
+}
+
+// idle says whether a client needs nothing of the exit: no data waits for other ones, the one that brings most is not much slower, and no queue is on the way that what is
+// lost may have overrun.
+func (l *WayLoad) idle(top WayLoad, waits bool) bool {
+	return !waits && !quicker(l.LeastRTTUs, top.LeastRTTUs) && !quicker(l.LeastRTTUs, l.RTTUs)
 }
 
 // brownout is the sum of what was sent again beyond what is bearable (CUSUM, Page 1954), and the spell for which the exit is spared, or was.
 type brownout struct {
 	excess float64
 	spared bool
+	idle   bool // because no data waited for the other exits: no longer when some does
 	until  time.Time
 	spell  time.Duration
 	last   time.Time // when something was sent
@@ -45,47 +60,74 @@ func (b Brownouts) Spared(exit string, client netip.Addr) bool {
 	return w != nil && w.spared
 }
 
-// most is the most that another exit brought each client.
-func most(loads []WayLoad) map[netip.Addr]WayLoad {
-	out := map[netip.Addr]WayLoad{}
+// beside is the most that another exit brought the client of a way, and whether data waits for any other.
+func beside(loads []WayLoad, exit string) (top WayLoad, waits bool) {
 	for _, l := range loads {
-		if l.Bytes > out[l.Client].Bytes {
-			out[l.Client] = l
+		if l.Exit == exit {
+			continue
+		}
+		waits = waits || l.Waits
+		if l.Bytes > top.Bytes {
+			top = l
 		}
 	}
-	return out
+	return top, waits
 }
 
-// spare begins a spell.
-func (w *brownout) spare(now time.Time) {
+// spare begins a spell. It costs nothing where no data waits for other exits, and ends when some does.
+func (w *brownout) spare(now time.Time, idle bool) {
 	w.spell *= 2
 	if now.Sub(w.until) > relapse {
 		w.spell = 0
 	}
 	w.spell = min(max(w.spell, firstSpell), mostSpell)
-	w.spared, w.until, w.excess = true, now.Add(w.spell), 0
+	if idle {
+		w.spell = mostSpell
+	}
+	w.spared, w.idle, w.until, w.excess = true, idle, now.Add(w.spell), 0
 }
 
-// Look takes in what was done since the look before, and returns the ways that are spared from now on, and those that are no longer.
+// lost takes in what was lost, and says whether that is too much; idle: also for an exit that brings much.
+func (w *brownout) lost(l, top WayLoad, idle bool, now time.Time) bool {
+	limit := bearable
+	if idle {
+		limit = bearableIdle
+	}
+	w.last = now
+	w.excess = max(0, w.excess+min(l.Resent-limit*l.Sent, atOnce))
+	return w.excess >= tooMuch && (idle || l.Bytes < smallShare*top.Bytes) && l.Resent*top.Sent > clearly*top.Resent*l.Sent
+}
+
+// Look takes in what was done since the look before, and returns the ways that are spared from now on, and those that are no longer. Waits says there that the
+// others do not take all there is to send.
 func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad) {
-	best := most(loads)
+	byClient := map[netip.Addr][]WayLoad{}
+	for _, l := range loads {
+		byClient[l.Client] = append(byClient[l.Client], l)
+	}
 	for _, l := range loads {
 		k := wayTo{l.Exit, l.Client}
 		if b[k] == nil {
 			b[k] = &brownout{}
 		}
 		w := b[k]
-		w.last = now
-		w.excess = max(0, w.excess+min(l.Resent-bearable*l.Sent, atOnce))
-		if top := best[l.Client]; w.excess >= tooMuch && !w.spared && l.Bytes < smallShare*top.Bytes && l.Resent*top.Sent > clearly*top.Resent*l.Sent {
-			w.spare(now)
+		top, waits := beside(byClient[l.Client], l.Exit)
+		idle := l.idle(top, waits)
+		if w.lost(l, top, idle, now) && !w.spared && !now.Before(w.until) {
+			w.spare(now, idle)
+			l.Waits = !idle
 			spared = append(spared, l)
 		}
 	}
 	for k, w := range b {
-		if w.spared && !now.Before(w.until) {
+		_, waits := beside(byClient[k.client], k.exit)
+		needed := w.idle && waits && w.until.Sub(now) < w.spell-settling
+		if w.spared && (needed || !now.Before(w.until)) {
 			w.spared, w.excess = false, 0
-			over = append(over, WayLoad{Exit: k.exit, Client: k.client})
+			if needed {
+				w.until = now.Add(mostSpell) // so long it is not tried again
+			}
+			over = append(over, WayLoad{Exit: k.exit, Client: k.client, Waits: needed})
 		}
 		if !w.spared && now.Sub(w.until) > relapse && (w.excess == 0 || now.Sub(w.last) > relapse) {
 			delete(b, k)

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// seconds of a client whose exit a sends so many segments a second and loses a share of them at random; b brings ten times as much. It returns when a was first spared.
-func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, loss float64) (spared, over []int) {
-	client := netip.MustParseAddr("192.0.2.1")
+var client = netip.MustParseAddr("192.0.2.1")
+
+// lossy is seconds of a client whose exit a sends so many segments a second and loses a share of them at random; b brings ten times as much. Data waits for it in a download. It
+// returns when a was spared, and when no longer.
+func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, loss float64, download bool) (spared, over []int) {
 	for s := range seconds {
 		resent := 0.0
 		for range int(perSecond) {
@@ -17,7 +19,7 @@ func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, lo
 				resent++
 			}
 		}
-		loads := []WayLoad{{"a", client, perSecond, perSecond, resent}, {"b", client, 10 * perSecond, 10 * perSecond, 0}}
+		loads := []WayLoad{{Exit: "a", Client: client, Bytes: perSecond, Sent: perSecond, Resent: resent, Waits: download}, {Exit: "b", Client: client, Bytes: 10 * perSecond, Sent: 10 * perSecond, Waits: download}}
 		if b.Spared("a", client) {
 			loads = loads[1:]
 		}
@@ -32,36 +34,85 @@ func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, lo
 	return spared, over
 }
 
-// 1 % of loss is bearable for hours; 4 % is not for long, and each spell is twice as long as the one before, until it is over for good.
+// A download bears 1 % of loss for hours; 4 % not for long, and each spell is twice as long as the one before, until it is over for good.
 func TestBrownout(t *testing.T) {
 	r, b, at := rand.New(rand.NewPCG(5, 6)), Brownouts{}, time.Unix(1e9, 0)
-	if spared, _ := lossy(r, b, at, 7200, 250, 0.01); len(spared) > 0 {
+	if spared, _ := lossy(r, b, at, 7200, 250, 0.01, true); len(spared) > 0 {
 		t.Errorf("spared for 1 %% of loss after %d s", spared[0])
 	}
 	at = at.Add(7200 * time.Second)
-	spared, over := lossy(r, b, at, 120, 250, 0.04)
+	spared, over := lossy(r, b, at, 120, 250, 0.04, true)
 	if len(spared) < 3 || spared[0] > 5 || over[0]-spared[0] != 10 || over[1]-spared[1] != 20 || over[2]-spared[2] != 40 {
 		t.Errorf("4 %% of loss: spared at %v s, until %v s", spared, over)
 	}
 	at = at.Add(120 * time.Second)
-	lossy(r, b, at, 600, 250, 0)
+	lossy(r, b, at, 600, 250, 0, true)
 	if len(b) != 0 {
 		t.Errorf("long after it is over: %v", b)
 	}
 }
 
-// What overran a queue once, carries much of the client's traffic, or is all there is, is not spared.
+// A stream, which other exits carry whole, is kept from one that loses 1 %; 0.2 % it bears.
+func TestBrownoutOfStream(t *testing.T) {
+	r, b, at := rand.New(rand.NewPCG(7, 8)), Brownouts{}, time.Unix(1e9, 0)
+	if spared, _ := lossy(r, b, at, 7200, 1000, 0.002, false); len(spared) > 0 {
+		t.Errorf("spared for 0.2 %% of loss after %d s", spared[0])
+	}
+	at = at.Add(7200 * time.Second)
+	if spared, over := lossy(r, b, at, 600, 1000, 0.01, false); len(spared) != 2 || spared[0] > 5 || over[0]-spared[0] != 300 || spared[1]-over[0] > 5 {
+		t.Errorf("1 %% of loss: spared at %v s, until %v s", spared, over)
+	}
+}
+
+// One that carries most of a stream is spared as well, and carries again when data goes on waiting for the others; then it is left alone for five minutes.
+func TestBrownoutNeeded(t *testing.T) {
+	b, at := Brownouts{}, time.Unix(1e9, 0)
+	look := func(second int, loads ...WayLoad) (spared, over []WayLoad) {
+		return b.Look(loads, at.Add(time.Duration(second)*time.Second))
+	}
+	most, rest := WayLoad{Exit: "a", Client: client, Bytes: 2000, Sent: 2000, Resent: 40}, WayLoad{Exit: "b", Client: client, Bytes: 1000, Sent: 1000, Resent: 1}
+	if spared, _ := look(0, most, rest); len(spared) > 0 {
+		t.Fatal("spared at once")
+	}
+	if spared, _ := look(1, most, rest); len(spared) != 1 || spared[0].Exit != "a" || spared[0].Waits {
+		t.Fatalf("spared: %v", spared)
+	}
+	rest.Waits = true
+	if _, over := look(2, rest); len(over) != 0 {
+		t.Fatalf("a second later: %v", over)
+	}
+	if _, over := look(3, rest); len(over) != 1 || !over[0].Waits || b.Spared("a", client) {
+		t.Fatalf("while data waits for b: %v", over)
+	}
+	rest.Waits = false
+	for s := 4; s <= 310; s++ {
+		if spared, _ := look(s, most, rest); len(spared) > 0 != (s == 303) {
+			t.Fatalf("at %d s: %v", s, spared)
+		}
+	}
+}
+
+// What overran a queue, carries much of a download, or is all there is, is not spared.
 func TestNoBrownout(t *testing.T) {
-	client, at := netip.MustParseAddr("192.0.2.1"), time.Unix(1e9, 0)
-	for what, loads := range map[string][][]WayLoad{
-		"a slow start":             {{{"a", client, 100, 400, 200}, {"b", client, 1000, 1000, 0}}, {{"a", client, 100, 400, 4}, {"b", client, 1000, 1000, 0}}},
-		"a great share":            {{{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}, {{"a", client, 300, 300, 30}, {"b", client, 1000, 1000, 0}}},
-		"a bottleneck behind both": {{{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}, {{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}, {{"a", client, 100, 300, 30}, {"b", client, 1000, 3000, 300}}},
-		"all there is":             {{{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}, {{"a", client, 300, 300, 30}}},
+	at := time.Unix(1e9, 0)
+	a, b := WayLoad{Exit: "a", Client: client, Bytes: 300, Sent: 300, Resent: 30}, WayLoad{Exit: "b", Client: client, Bytes: 1000, Sent: 1000}
+	waiting, queued, alike, slower := b, a, b, b
+	waiting.Waits, alike.Resent = true, 100
+	queued.LeastRTTUs, queued.RTTUs = 20_000, 30_000
+	slower.LeastRTTUs, slower.RTTUs = 50_000, 50_000
+	once, late := a, a
+	once.Resent, late.Resent = 200, 4
+	for what, loads := range map[string][3][]WayLoad{
+		"a slow start":             {{once, b}, {late, b}, {b}},
+		"a great share":            {{a, waiting}, {a, waiting}, {a, waiting}},
+		"a queue":                  {{queued, b}, {queued, b}, {queued, b}},
+		"the quicker one":          {{a, slower}, {a, slower}, {a, slower}},
+		"a bottleneck behind both": {{a, alike}, {a, alike}, {a, alike}},
+		"all there is":             {{a}, {a}, {a}},
 	} {
-		b := Brownouts{}
+		all := Brownouts{}
 		for i, l := range loads {
-			if spared, _ := b.Look(l, at.Add(time.Duration(i)*time.Second)); len(spared) > 0 {
+			if spared, _ := all.Look(l, at.Add(time.Duration(i)*time.Second)); len(spared) > 0 {
 				t.Errorf("%s: spared at %d s", what, i)
 			}
 		}

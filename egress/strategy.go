@@ -29,11 +29,13 @@ type Candidate struct {
 	Spared bool
 }
 
-// An exit is quicker than the one in use if its round-trip time is less by a fifth, and by more than clocks and queues of no concern explain.
+// A round-trip time is less than another if it is so by a fifth, and by more than clocks and queues of no concern explain.
 const (
 	quickerTimes = 0.8
 	quickerUs    = 2000
 )
+
+func quicker(us, thanUs float64) bool { return us <= quickerTimes*thanUs && us <= thanUs-quickerUs }
 
 // quickest stays with the exit in use unless another is clearly quicker. An exit without a round-trip time is taken only if none has one: nobody joins
 // it, perhaps.
@@ -51,7 +53,7 @@ func quickest(all []Candidate, using string) string {
 	switch {
 	case best == nil && used == nil:
 		return all[0].Exit
-	case best == nil || used != nil && used.RTTUs > 0 && (best.RTTUs > quickerTimes*used.RTTUs || best.RTTUs > used.RTTUs-quickerUs):
+	case best == nil || used != nil && used.RTTUs > 0 && !quicker(best.RTTUs, used.RTTUs):
 		return used.Exit
 	}
 	return best.Exit

@@ -17,6 +17,8 @@ type FlowCount struct {
 	AckedBytes           uint64
 	SentSegments, Resent uint32
 	SRTTUs               uint32
+	// Waits says that data waits to be sent, and did for a while.
+	Waits bool
 }
 
 // ExitTraffic is what an exit's flows do together.
@@ -86,9 +88,9 @@ type Traffic[K comparable] struct {
 
 // wayRTT is the round-trip time of a client's flows through an exit.
 type wayRTT struct {
-	us, weight float64 // mean, and bytes acknowledged in the look it is of
-	at         time.Time
-	WayLoad    // in that look
+	weight  float64 // bytes acknowledged in the look it is of
+	at      time.Time
+	WayLoad // in that look
 }
 
 // waysFor is how long the round-trip time of a way nobody uses is remembered.
@@ -97,7 +99,7 @@ const waysFor = 10 * time.Minute
 // RTTUs is the round-trip time of the client's flows through the exit when one of them last did something, else of its handshake; 0: not known.
 func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 {
 	if w := t.ways[wayTo{exit, client}]; w != nil {
-		return w.us
+		return w.RTTUs
 	}
 	return 0
 }
@@ -129,14 +131,20 @@ func (t *Traffic[K]) way(did FlowCount, now time.Time) {
 	k := wayTo{did.Exit, did.Client}
 	w := t.ways[k]
 	if w == nil || !w.at.Equal(now) {
-		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Client: did.Client}}
+		least := math.Inf(1)
+		if w != nil {
+			least = w.LeastRTTUs
+		}
+		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Client: did.Client, LeastRTTUs: least}}
 		t.ways[k] = w
 	}
 	w.Bytes += bytes
 	w.Sent += float64(did.SentSegments)
 	w.Resent += float64(did.Resent)
+	w.Waits = w.Waits || did.Waits
 	w.weight += bytes + 1
-	w.us += (float64(did.SRTTUs) - w.us) * (bytes + 1) / w.weight
+	w.RTTUs += (float64(did.SRTTUs) - w.RTTUs) * (bytes + 1) / w.weight
+	w.LeastRTTUs = min(w.LeastRTTUs, float64(did.SRTTUs))
 }
 
 // NewTraffic has seen nothing yet.

@@ -11,20 +11,20 @@ import (
 func TestTraffic(t *testing.T) {
 	traffic := NewTraffic[int]()
 	at, client := time.Unix(100, 0), netip.MustParseAddr("192.0.2.1")
-	counts := map[int]FlowCount{1: {"a", false, client, 1e9, 1e6, 5000, 40_000}}
+	counts := map[int]FlowCount{1: {"a", false, client, 1e9, 1e6, 5000, 40_000, false}}
 	traffic.Look(counts, at)
 	if x := traffic.Exits()["a"]; x != (ExitTraffic{}) {
 		t.Errorf("after the first look: %+v", x)
 	}
 	for second := 1; second <= 100; second++ { // 8 Mbit/s and 1 % loss through a, twice as much and no loss through b
 		now := map[int]FlowCount{
-			1: {"a", false, client, 1e9 + uint64(second)*1e6, 1e6 + uint32(second)*1000, 5000 + uint32(second)*10, 40_000},
-			2: {"b", true, client, uint64(second) * 2e6, uint32(second) * 2000, 0, 20_000},
+			1: {"a", false, client, 1e9 + uint64(second)*1e6, 1e6 + uint32(second)*1000, 5000 + uint32(second)*10, 40_000, false},
+			2: {"b", true, client, uint64(second) * 2e6, uint32(second) * 2000, 0, 20_000, true},
 		}
 		traffic.Look(now, at.Add(time.Duration(second)*time.Second))
 	}
 	did, passed := traffic.Did()
-	if want := (FlowCount{"b", true, client, 2e6, 2000, 0, 20_000}); len(did) != 2 || did[2] != want || passed != time.Second {
+	if want := (FlowCount{"b", true, client, 2e6, 2000, 0, 20_000, true}); len(did) != 2 || did[2] != want || passed != time.Second {
 		t.Errorf("in the last %v: %+v, want %+v of flow 2", passed, did, want)
 	}
 	near := func(name string, got, want float64) {
@@ -32,6 +32,9 @@ func TestTraffic(t *testing.T) {
 		if math.Abs(got-want) > 0.005*want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
+	}
+	if loads := traffic.Loads(); len(loads) != 2 || loads[0].Waits != (loads[0].Exit == "b") || loads[1].Waits != (loads[1].Exit == "b") {
+		t.Errorf("data waits for b alone: %+v", loads)
 	}
 	a, b := traffic.Exits()["a"], traffic.Exits()["b"]
 	near("goodput of a", a.GoodputBps, 8e6)
@@ -45,12 +48,25 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("totals: %+v %+v", a, b)
 	}
 	// A flow with the same addresses and ports as one before counts from its beginning; without traffic, rates fade.
-	traffic.Look(map[int]FlowCount{1: {"a", false, client, 500, 2, 0, 40_000}}, at.Add(130*time.Second))
+	traffic.Look(map[int]FlowCount{1: {"a", false, client, 500, 2, 0, 40_000, false}}, at.Add(130*time.Second))
 	a, b = traffic.Exits()["a"], traffic.Exits()["b"]
 	if a.AckedBytes != 100e6+500 || b.Flows != 0 {
 		t.Errorf("%+v %+v", a, b)
 	}
 	if b.GoodputBps > 8e6 || b.GoodputBps == 0 {
 		t.Errorf("half a minute after the end: %v bit/s", b.GoodputBps)
+	}
+}
+
+// The round-trip time of a client's flows through an exit, and the shortest there was.
+func TestLeastRTT(t *testing.T) {
+	traffic := NewTraffic[int]()
+	at, client := time.Unix(100, 0), netip.MustParseAddr("192.0.2.1")
+	traffic.Look(map[int]FlowCount{}, at)
+	for i, c := range [][2]uint32{{25_000, 25_000}, {20_000, 20_000}, {30_000, 20_000}} {
+		traffic.Look(map[int]FlowCount{1: {Exit: "a", Client: client, AckedBytes: uint64(i+1) * 1000, SRTTUs: c[0]}}, at.Add(time.Duration(i+1)*time.Second))
+		if loads := traffic.Loads(); len(loads) != 1 || loads[0].RTTUs != float64(c[0]) || loads[0].LeastRTTUs != float64(c[1]) {
+			t.Errorf("after %d us: %+v, want the least %d us", c[0], loads, c[1])
+		}
 	}
 }
