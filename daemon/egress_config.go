@@ -1,8 +1,9 @@
 package daemon
 
 import (
+	"fmt"
+	"math"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,11 +122,16 @@ func mappings(name string, read func(*reader, *yaml.Node)) key {
 	}}
 }
 
-var routeTarget = regexp.MustCompile(`^\d{1,10}:\d{1,10}$`)
-
+// wrongRouteTarget takes what a route can carry (RFC 4360, 5668), written as routes are compared with it.
 func wrongRouteTarget(s string) string {
-	if !routeTarget.MatchString(s) {
+	left, right, _ := strings.Cut(s, ":")
+	as, badAS := strconv.ParseUint(left, 10, 32)
+	local, badLocal := strconv.ParseUint(right, 10, 32)
+	if badAS != nil || badLocal != nil || s != fmt.Sprint(as, ":", local) {
 		return "expected a route target like \"65000:11\""
+	}
+	if as > math.MaxUint16 && local > math.MaxUint16 {
+		return "expected a route target with one number of at most 65535: both have 6 bytes"
 	}
 	return ""
 }
@@ -191,6 +197,7 @@ func (x *Egress) exit(r *reader, n *yaml.Node) {
 	}
 	if err := egress.CheckExits(x.Exits); err != nil {
 		r.problem(n, "exits: %v", err)
+		x.Exits = x.Exits[:len(x.Exits)-1] // else the next one's line would have it, too
 	}
 }
 
@@ -257,6 +264,11 @@ func (x *Egress) read(r *reader, n *yaml.Node) {
 		{"reflectors", len(x.Reflectors) == 0}, {"exits", len(x.Exits) == 0}} {
 		if missing.is {
 			r.problem(n, "egress: no %s: expected one", missing.name)
+		}
+	}
+	for _, e := range x.Exits {
+		if slices.Contains(e.Addresses, x.Address) {
+			r.problem(n, "egress: address: %v: expected an address that exit %s has not got: connections begin from it, by any exit", x.Address, e.Name)
 		}
 	}
 	if len(r.problems) == before && len(x.BorderRouters) > 0 {

@@ -83,6 +83,15 @@ func TestAOSecrets(t *testing.T) {
 	}
 }
 
+// What is wrong with an exit is told once, at its own line.
+func TestMistakenExitOnce(t *testing.T) {
+	inDirectory(t, strings.Replace(egressText, "locators: 2001:db8:f1::/48, ", "", 1))
+	want := `plait.yaml:12:7: exits: plan exit "a": it has no locator, so every SID would be refused: give the SRv6 prefix of its border router`
+	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
 func TestEgressMistakes(t *testing.T) {
 	for name, x := range map[string]struct{ old, new, want string }{
 		"a reflector's name":  {`address: "2001:db8:1::2"`, "address: rr1", "plait.yaml:9:17: address: rr1: expected an IP address"},
@@ -92,6 +101,9 @@ func TestEgressMistakes(t *testing.T) {
 		"a router id of 0":    {"router_id: 192.0.2.1", "router_id: 0.0.0.0", "plait.yaml:5:14: router_id: 0.0.0.0: expected an IPv4 address, not 0.0.0.0"},
 		"a reflector twice":   {"192.0.2.2, ", `"2001:db8:1::2", `, "plait.yaml:10:7: reflectors: 2001:db8:1::2: expected each address once"},
 		"a route target":      {`"65000:12"`, "transit-b", `plait.yaml:13:31: route_target: transit-b: expected a route target like "65000:11"`},
+		"a target of 8 bytes": {`"65000:12"`, `"65536:70000"`, "plait.yaml:13:31: route_target: 65536:70000: expected a route target with one number of at most 65535"},
+		"a target with a 0":   {`"65000:12"`, `"065000:12"`, `plait.yaml:13:31: route_target: 065000:12: expected a route target like "65000:11"`},
+		"an exit's address":   {"2001:db8:1::b,", "2001:db8:1::10,", "plait.yaml:3:3: egress: address: 2001:db8:1::10: expected an address that exit b has not got"},
 		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:13:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
 		"a strategy":          {"strategy: latency", "strategy: fastest", "plait.yaml:15:29: strategy: fastest: expected "},
