@@ -88,10 +88,15 @@ func Cleanup(control string, exits bool) (changes int, err error) {
 	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
 		return 0, err
 	}
-	switch {
-	case noExits():
+	if noExits() {
 		return 0, nil
-	case !exits:
+	}
+	heldExits, err := lockExits()
+	if err != nil {
+		return 0, err
+	}
+	defer heldExits.Close()
+	if !exits {
 		return 0, release(os.Stderr)
 	}
 	if changes, err = removeExits(filepath.Dir(control)); err != nil {

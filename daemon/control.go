@@ -12,12 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Controlled is what the control socket is about.
@@ -87,29 +84,6 @@ func handler(c Controlled) *http.ServeMux {
 		c.Stop()
 	})
 	return m
-}
-
-// lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
-// answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
-// opened it.
-func lock(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
-	}
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("lock %s: another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down", path)
-	} else if err != nil {
-		err = fmt.Errorf("lock %s: %w", path, err)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // listen makes the socket, for root alone. One that a dead daemon left is replaced: the caller has the lock.

@@ -300,8 +300,8 @@ func (d *Daemon) reloads(ctx context.Context) {
 }
 
 // openRest starts the helper process and the lever egress, and gives up the rights that are needed no more.
-func (d *Daemon) openRest(ctx context.Context, c Config, held *os.File) (err error) {
-	exits := len(c.Egress.Exits) > 0 && c.Egress.Mode != Off
+func (d *Daemon) openRest(ctx context.Context, c Config, held []*os.File) (err error) {
+	exits := c.Egress.there()
 	d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
 	switch {
 	case err != nil:
@@ -318,11 +318,15 @@ func (d *Daemon) openRest(ctx context.Context, c Config, held *os.File) (err err
 func Run(ctx context.Context, c Config, o Options) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	held, err := lock(c.Control) // first: where another plait is, this one must not touch the kernel
+	held, err := c.locks() // first: where another plait is, this one must not touch the kernel
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() {
+		for _, f := range held {
+			err = errors.Join(err, f.Close())
+		}
+	}()
 	control, err := listen(c.Control)
 	if err != nil {
 		return err

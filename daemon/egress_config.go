@@ -40,6 +40,9 @@ type Egress struct {
 	BorderRouters     []render.BorderRouter
 }
 
+// there is the lever if it has exits and is not off.
+func (x Egress) there() bool { return len(x.Exits) > 0 && x.Mode != Off }
+
 // Service is what connections want of the exits.
 type Service struct {
 	Strategy egress.Strategy

@@ -332,6 +332,31 @@ func TestEgressKilled(t *testing.T) {
 	s.same("after plait down of the one that observed", before)
 }
 
+// One plait has the exits of a network namespace. Another does not come up there, and plait down for another takes nothing away, whatever its control socket is.
+func TestOneHasExits(t *testing.T) {
+	s := newContentServer(t)
+	p := s.tells(On)
+	s.installed()
+	installed := s.everything()
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "another plait has the BGP exits of this network namespace") {
+			t.Errorf("%s: %v, want that another plait has the exits", what, err)
+		}
+		s.same(what, installed)
+	}
+	other := filepath.Join(s.dir, "other")
+	_, err := s.try(other, fmt.Sprintf(egressSection, Observe))
+	refused("another plait up", err)
+	s.in(func() error { _, err = Cleanup(other, true); return nil })
+	refused("plait down of another", err)
+	p.kill()
+	s.eventually(5*time.Second, "the helper has ended, too, and plait down works", func() bool {
+		s.in(func() error { _, err = Cleanup(other, true); return nil })
+		return err == nil
+	})
+}
+
 // Where flows cannot be watched nothing is compared. What was noted of connections goes all the same, and so does what a plait before this one decided.
 func TestForgetsWithoutFlows(t *testing.T) {
 	h := newContentServer(t)

@@ -22,8 +22,8 @@ const (
 	exitsArgument  = "exits"
 )
 
-// What a helper inherits, as file descriptors: a socket to the daemon, the program that visits sockets, and the lock of the control socket, so that no other
-// plait comes up before the helper has ended.
+// What a helper inherits, as file descriptors: a socket to the daemon, the program that visits sockets, and the locks, so that no other plait comes up before
+// the helper has ended.
 const (
 	helperSocket = 3 + iota
 	helperProgram
@@ -45,8 +45,8 @@ type helper struct {
 	ended  chan struct{} // closed when the process has
 }
 
-// startHelper runs one that holds the lock, too.
-func startHelper(lock *os.File, visitor *ebpf.Program, exits bool) (*helper, error) {
+// startHelper runs one that holds the locks, too.
+func startHelper(locks []*os.File, visitor *ebpf.Program, exits bool) (*helper, error) {
 	failed := func(err error) (*helper, error) { return nil, fmt.Errorf("start the helper process: %w", err) }
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func startHelper(lock *os.File, visitor *ebpf.Program, exits bool) (*helper, err
 	}
 	h.cmd.Args[0] = os.Args[0]
 	h.cmd.Dir, h.cmd.Stderr = "/", os.Stderr // the file itself: it outlives the daemon, and so must what it says
-	h.cmd.ExtraFiles = []*os.File{theirs, copied, lock}
+	h.cmd.ExtraFiles = append([]*os.File{theirs, copied}, locks...)
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := h.cmd.Start(); err != nil {
 		return failed(errors.Join(err, own.Close()))

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errLocked is why a lock cannot be had.
+var errLocked = errors.New("another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down")
+
+// lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
+// answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
+// opened it.
+func lock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
+	}
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("lock %s: %w", path, errLocked)
+	} else if err != nil {
+		err = fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// lockExits keeps other plaits from the BGP exits of this network namespace, whatever their control sockets are: they would take each other's routes, rules and
+// addresses for their own.
+func lockExits() (*os.File, error) {
+	namespace, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("lock the BGP exits of this network namespace: %w", err)
+	}
+	held, err := lock(filepath.Join(filepath.Dir(defaultControl), fmt.Sprint("exits-", namespace.Sys().(*syscall.Stat_t).Ino)))
+	if errors.Is(err, errLocked) {
+		err = errors.New("another plait has the BGP exits of this network namespace, with another control socket: end that one with plait down --control PATH")
+	}
+	return held, err
+}
+
+// locks are those of a daemon with this configuration.
+func (c Config) locks() (held []*os.File, err error) {
+	control, err := lock(c.Control)
+	if err != nil {
+		return nil, err
+	}
+	held = append(held, control)
+	if c.Egress.there() {
+		exits, err := lockExits()
+		if err != nil {
+			return nil, errors.Join(err, control.Close())
+		}
+		held = append(held, exits)
+	}
+	return held, nil
+}
