@@ -52,7 +52,8 @@ func (x *exits) samples(out []check.Exit) {
 			continue
 		}
 		taken[g]++
-		of.Samples = append(of.Samples, check.Sample{Prefix: e.Prefix, SID: e.SID})
+		way, _ := x.plan.Main(e.SID)
+		of.Samples = append(of.Samples, check.Sample{Prefix: e.Prefix, SID: e.SID, Way: way})
 	}
 }
 

@@ -9,6 +9,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -70,6 +71,8 @@ type Exit struct {
 type Sample struct {
 	Prefix netip.Prefix
 	SID    netip.Addr
+	// Way is the prefix of the plan's route to the SID in the main table; invalid: there is none.
+	Way netip.Prefix
 }
 
 // target is an address in the prefix to send something to; nobody need have it. There is none in ::/0.
@@ -145,6 +148,14 @@ func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
 		return []Result{{Failed, "", "kernel", err.Error(), "run plait doctor"}}, nil
 	}
 	defer v.Close()
+	if _, err := net.InterfaceByName(in.Interface); in.On && err != nil {
+		out := append(sessions(in), Result{Failed, "", "kernel", fmt.Sprintf("find interface %s: %v: no exit is in use", in.Interface, err),
+			"bring it back, or correct interface in the configuration: ip link shows which there are"})
+		for _, x := range in.Exits {
+			out = append(out, routes(x)...)
+		}
+		return out, nil
+	}
 	var host []Result
 	switch {
 	case !in.On:

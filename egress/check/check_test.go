@@ -114,7 +114,7 @@ func newNetwork(tb testing.TB) *network {
 	n.ip("-n %s -6 route add %s/128 encap seg6local action End.DX4 nh4 10.0.3.1 dev east", n.border, sid4)
 	n.ip("-n %s -6 route add local 2001:db8:c000::/34 dev lo", n.client)
 	n.ip("-n %s route add local 198.51.0.0/16 dev lo", n.client)
-	n.plan(Sample{netip.MustParsePrefix("2001:db8:c000::/48"), netip.MustParseAddr(sid6)}, Sample{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParseAddr(sid4)})
+	n.plan(Sample{Prefix: netip.MustParsePrefix("2001:db8:c000::/48"), SID: netip.MustParseAddr(sid6)}, Sample{Prefix: netip.MustParsePrefix("198.51.100.0/24"), SID: netip.MustParseAddr(sid4)})
 	n.carrier()
 	return n
 }
@@ -354,7 +354,26 @@ func TestObserve(t *testing.T) {
 	n.ip("-n %s -6 route replace blackhole %s/128", n.border, sid6)
 	n.want(n.run(), map[string][]Outcome{"answer": {Failed, Unknown}})
 	n.ip("-n %s -6 route del fc00::/16", n.server)
-	n.want(n.run(), map[string][]Outcome{"way": {Failed, Failed}})
+	n.want(n.run(), map[string][]Outcome{"way": {Failed, Failed}, "answer": {Unknown, Unknown}})
+	for i := range n.in.Exits[0].Samples {
+		n.in.Exits[0].Samples[i].Way = netip.MustParsePrefix("fc00:1::/48")
+	}
+	out = n.run()
+	n.want(out, map[string][]Outcome{"way": {Unknown, Unknown}, "answer": {Unknown, Unknown}})
+	if text := found(out, "way"); !strings.Contains(text, "the reflectors tell of fc00:1::/48") {
+		t.Errorf("got %s", text)
+	}
+}
+
+// Without the configured interface nothing else is said of the kernel.
+func TestNoInterface(t *testing.T) {
+	n := newNetwork(t)
+	n.in.Interface = "eth7"
+	out := n.run()
+	n.want(out, map[string][]Outcome{"session": {OK}, "kernel": {Failed}, "routes": {OK}, "rules": nil, "way": nil, "answer": nil, "best path": nil})
+	if text := found(out, "kernel"); !strings.Contains(text, "find interface eth7") {
+		t.Errorf("got %s", text)
+	}
 }
 
 // An interrupted check ends, and an error of the daemon is passed on.

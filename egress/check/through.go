@@ -181,16 +181,19 @@ func otherwise(ctx context.Context, in Input, sid netip.Addr, targets []netip.Ad
 	return nil
 }
 
-// way is how encapsulated packets get to a SID.
-func way(v *route.View, x Exit, sid netip.Addr) Result {
+// way is how encapsulated packets get to a SID, if they do. In mode observe the way that reflectors tell of is not in the kernel.
+func way(v *route.View, in Input, x Exit, sid netip.Addr, told netip.Prefix) (_ Result, there bool) {
 	w, err := v.Find(netip.Addr{}, sid)
 	switch {
+	case err != nil && !in.On && told.IsValid():
+		return Result{Unknown, x.Name, "way", fmt.Sprintf("SID %v: only in mode on: the reflectors tell of %v, and this host has no other way there", sid, told),
+			"set a route to it by hand for as long as you look, to have the SID tried before mode on"}, false
 	case err != nil:
-		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, err), "let its border router announce its locator to the reflectors, or set a route to it by hand"}
+		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, err), "let its border router announce its locator to the reflectors, or set a route to it by hand"}, false
 	case w.SID.IsValid():
-		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v: %v encapsulates once more", sid, w), "let its border router announce its locator in the default table"}
+		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v: %v encapsulates once more", sid, w), "let its border router announce its locator in the default table"}, true
 	}
-	return Result{OK, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, w), ""}
+	return Result{OK, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, w), ""}, true
 }
 
 // through looks at each SID of an exit, and sends packets through it if that can be. What comes back it adds to answers, by destination.
@@ -198,11 +201,12 @@ func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[n
 	type group struct {
 		sid netip.Addr
 		is4 bool
+		way netip.Prefix
 	}
 	var groups []group
 	targets, ways := map[group][]netip.Addr{}, map[netip.Addr]bool{}
 	for _, s := range x.Samples {
-		g := group{s.SID, s.Prefix.Addr().Is4()}
+		g := group{s.SID, s.Prefix.Addr().Is4(), s.Way}
 		if _, there := targets[g]; !there {
 			groups = append(groups, g)
 			targets[g] = nil
@@ -212,11 +216,12 @@ func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[n
 		}
 	}
 	for _, g := range groups {
-		if !ways[g.sid] {
-			ways[g.sid] = true
-			out = append(out, way(v, x, g.sid))
+		if _, looked := ways[g.sid]; !looked {
+			r, there := way(v, in, x, g.sid, g.way)
+			ways[g.sid] = there
+			out = append(out, r)
 		}
-		if len(targets[g]) == 0 || in.On && !in.Settled {
+		if len(targets[g]) == 0 || !ways[g.sid] || in.On && !in.Settled {
 			out = append(out, Result{Unknown, x.Name, "answer", fmt.Sprintf("SID %v: nothing to send to through it now", g.sid), ""})
 			continue
 		}
