@@ -149,6 +149,8 @@ func (s *session) dial(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("connect to %s: no answer in %s: check the address and the way to it, and that %s: %w", to, r.DialTime, same, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("connect to %s: refused: does BGP run there and listen on this address?: %w", to, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL) && r.LocalAddress.IsValid():
+		return nil, fmt.Errorf("connect to %s: this host has no address %v: add it, or correct address in the configuration: %w", to, r.LocalAddress, err)
 	}
 	return nil, fmt.Errorf("connect to %s: %w", to, err)
 }

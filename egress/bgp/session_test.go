@@ -127,6 +127,15 @@ func TestTwoReflectors(t *testing.T) {
 	w.until("words about the reflector that is gone", func() bool { return strings.Contains(w.lastError(), "refused: does BGP run there") })
 }
 
+// That a session cannot come from the configured address is told as what it is.
+func TestNotOurAddress(t *testing.T) {
+	t.Parallel()
+	c := config(newReflector(t, "127.0.0.1:0"))
+	c.Reflectors[0].LocalAddress = netip.MustParseAddr("192.0.2.1")
+	w := watch(t, c)
+	w.until("words about the address", func() bool { return strings.Contains(w.lastError(), "this host has no address 192.0.2.1") })
+}
+
 // A route that was good and is told again broken is withdrawn and counted. The session and the other routes stay.
 func TestMalformedCostsOneRoute(t *testing.T) {
 	t.Parallel()
