@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress/mptcp"
 )
 
 // compareEvery is how often destinations are looked at for one where plait does harm.
@@ -116,6 +117,14 @@ func (x Egress) unplugged() string {
 	return ""
 }
 
+// alone says what keeps MPTCP from giving connections a second exit.
+func (x Egress) alone(lacks []mptcp.Lack) string {
+	if x.Mode != On || len(lacks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("connections have BGP's best path alone: %s; %s", lacks[0].What, lacks[0].Do)
+}
+
 // untimed warns that nothing is compared, where there is anything to compare.
 func (c Config) untimed(tracing error) string {
 	if tracing == nil || !c.takes() {
@@ -168,8 +177,10 @@ func (d *Daemon) status() Status {
 	if _, err := fallback(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	if why := d.config.Egress.unplugged(); why != "" {
-		s.Warnings = append(s.Warnings, why)
+	for _, why := range []string{d.config.Egress.unplugged(), d.config.Egress.alone(mptcp.SwitchedOff())} {
+		if why != "" {
+			s.Warnings = append(s.Warnings, why)
+		}
 	}
 	s.Sockets = make([]SocketStatus, 0, len(d.sockets))
 	for _, k := range d.sockets {

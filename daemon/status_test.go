@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"plait.dev/plait/egress/mptcp"
 )
 
 func connection(cookie uint64, local, remote string) SocketStatus {
@@ -92,6 +94,20 @@ func TestUnplugged(t *testing.T) {
 		if got := (Egress{Mode: x.mode, Interface: x.name}).unplugged(); got != want {
 			t.Errorf("%+v: got %q, want %q", x, got, want)
 		}
+	}
+}
+
+// That MPTCP is off is told where the exits are in use.
+func TestAlone(t *testing.T) {
+	lacks := []mptcp.Lack{{What: "MPTCP is switched off", Do: "switch it on", Fatal: true}}
+	want := "connections have BGP's best path alone: MPTCP is switched off; switch it on"
+	for mode, want := range map[Mode]string{On: want, Observe: "", Off: "", "": ""} {
+		if got := (Egress{Mode: mode}).alone(lacks); got != want {
+			t.Errorf("mode %q: got %q, want %q", mode, got, want)
+		}
+	}
+	if got := (Egress{Mode: On}).alone(nil); got != "" {
+		t.Errorf("with MPTCP: got %q, want nothing", got)
 	}
 }
 

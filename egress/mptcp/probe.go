@@ -54,6 +54,9 @@ func Probe() []Lack {
 	return lacks
 }
 
+// SwitchedOff is what lacks in the switches of the calling thread's network namespace: somebody can turn them at any time.
+func SwitchedOff() []Lack { return probeSysctls(sysctls) }
+
 func errorText(err error) string {
 	if err == nil {
 		return "the kernel accepted it for a connection that does not exist"
