@@ -38,6 +38,8 @@ type Explanation struct {
 	Ways     []WayStatus     `json:"ways"` // the best first
 	Main     string          `json:"main"` // the exit of BGP's best path; empty: none of the configured
 	Services []ServiceStatus `json:"services"`
+	// Moved: so much leaves by other exits than the best path's (moved_percent) that connections which begin now have the best path alone.
+	Moved bool `json:"moved,omitempty"`
 }
 
 // explain lists the exits that reach a client, and what each service would use.
@@ -45,7 +47,7 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	client = client.Unmap()
-	out := Explanation{Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}}
+	out := Explanation{Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
 	ways := x.plan.Reachable(client)
 	for _, w := range ways {
 		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/mptcp"
@@ -26,6 +29,8 @@ type EgressStatus struct {
 	Settled  bool            `json:"settled"`
 	Sessions []SessionStatus `json:"sessions"`
 	Exits    []ExitStatus    `json:"exits"`
+	// Others is what leaves by none of them, if anything does and the kernel can watch flows.
+	Others *TrafficStatus `json:"others,omitempty"`
 	// Main and Standby are how many routes there are in the main table, and how many stand behind them.
 	Main    int             `json:"main_routes"`
 	Standby int             `json:"standby_routes"`
@@ -55,6 +60,7 @@ type SessionStatus struct {
 	Routes    map[string]int `json:"routes"` // by family; those kept of a lost session too
 	Agreed    []string       `json:"agreed"`
 	LastError string         `json:"last_error,omitempty"`
+	ErrorAt   time.Time      `json:"error_at,omitzero"`
 }
 
 // ExitStatus is an exit as the plan has it.
@@ -91,8 +97,8 @@ type RefusedStatus struct {
 
 // RouteStatus is one entry of the plan.
 type RouteStatus struct {
-	Exit    string       `json:"exit"` // empty: the main table
-	Table   uint32       `json:"table"`
+	Exit    string       `json:"exit"`  // empty: the main table
+	Table   uint32       `json:"table"` // as the kernel counts them
 	Prefix  netip.Prefix `json:"prefix"`
 	SID     *netip.Addr  `json:"sid,omitempty"`
 	NextHop *netip.Addr  `json:"next_hop,omitempty"`
@@ -110,7 +116,7 @@ func (x *exits) name(table uint32) string {
 
 func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
 	for _, s := range x.speaker.Sessions() {
-		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: s.Agreed, LastError: s.LastError, Routes: map[string]int{}}
+		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: s.Agreed, LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: map[string]int{}}
 		for family, n := range s.Prefixes {
 			if n > 0 {
 				one.Routes[bgp.Family(family).String()] = n
@@ -172,6 +178,9 @@ func (x *exits) status() EgressStatus {
 			t := traffic[out.Exits[i].Name]
 			out.Exits[i].Traffic = &t
 		}
+		if others := traffic[""]; others.SentSegments > 0 {
+			out.Others = &others
+		}
 	}
 	var sids []map[netip.Addr]int
 	sids, out.Main, out.Standby = x.plan.Counts()
@@ -195,7 +204,7 @@ func (x *exits) entries(within netip.Prefix) (out []RouteStatus, more bool) {
 		if len(out) == maxRoutes {
 			return out, true
 		}
-		r := RouteStatus{Exit: x.name(e.Table), Table: e.Table, Prefix: e.Prefix, Standby: e.Standby}
+		r := RouteStatus{Exit: x.name(e.Table), Table: cmp.Or(e.Table, unix.RT_TABLE_MAIN), Prefix: e.Prefix, Standby: e.Standby}
 		if e.SID.IsValid() {
 			r.SID = &e.SID
 		} else {

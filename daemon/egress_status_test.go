@@ -1,6 +1,34 @@
 package daemon
 
-import "testing"
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/egress"
+)
+
+// Routes of the main table have the number that ip -6 route show table takes: 0 would be all tables.
+func TestMainTable(t *testing.T) {
+	plan, err := egress.NewPlan([]egress.Exit{{Name: "a", RouteTarget: "65000:11", Locators: []netip.Prefix{netip.MustParsePrefix("2001:db8:f1::/48")}, Table: firstTable}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, sid := netip.MustParsePrefix("2001:db8:c::/48"), netip.MustParseAddr("2001:db8:f1:1::")
+	plan.Apply([]egress.Update{
+		{Key: egress.Key{Prefix: client}, Route: &egress.Route{NextHop: netip.MustParseAddr("2001:db8:1::3")}},
+		{Key: egress.Key{Distinguisher: "65000:1", Prefix: client}, Route: &egress.Route{SID: sid, RouteTargets: []string{"65000:11"}, NextHop: sid}},
+	})
+	routes, _ := (&exits{plan: plan}).entries(netip.Prefix{})
+	tables := map[uint32]bool{}
+	for _, r := range routes {
+		tables[r.Table] = true
+	}
+	if len(tables) != 2 || !tables[firstTable] || !tables[unix.RT_TABLE_MAIN] {
+		t.Errorf("got %+v, want tables %d and %d", routes, firstTable, unix.RT_TABLE_MAIN)
+	}
+}
 
 // An address stands for its prefix, also as ss shows IPv4 clients of servers that listen on IPv6.
 func TestParsePrefix(t *testing.T) {

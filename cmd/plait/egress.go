@@ -73,6 +73,9 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 			traffic = append(traffic, daemon.NamedTraffic{Exit: e.Name, TrafficStatus: *e.Traffic})
 		}
 	}
+	if s.Others != nil {
+		traffic = append(traffic, daemon.NamedTraffic{TrafficStatus: *s.Others})
+	}
 	printTraffic(out, traffic)
 	fmt.Fprintf(out, "main table: %d routes, %d of them with a standby\n", s.Main, s.Standby)
 	switch {
@@ -104,20 +107,24 @@ func newEgressSessions() *cobra.Command {
 			return err
 		}
 		for _, n := range s.Sessions {
-			fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, n.State, n.Since.Local().Format(time.DateTime))
-			for _, family := range slices.Sorted(maps.Keys(n.Routes)) {
-				fmt.Fprintf(out, "  %s: %d routes\n", family, n.Routes[family])
-			}
-			for _, a := range n.Agreed {
-				fmt.Fprintf(out, "  %s\n", a)
-			}
-			if n.LastError != "" {
-				fmt.Fprintf(out, "  last error: %s\n", n.LastError)
-			}
+			printSession(out, n)
 		}
 		printRefused(out, s)
 		return nil
 	})
+}
+
+func printSession(out io.Writer, n daemon.SessionStatus) {
+	fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, n.State, n.Since.Local().Format(time.DateTime))
+	for _, family := range slices.Sorted(maps.Keys(n.Routes)) {
+		fmt.Fprintf(out, "  %s: %d routes\n", family, n.Routes[family])
+	}
+	for _, a := range n.Agreed {
+		fmt.Fprintf(out, "  %s\n", a)
+	}
+	if n.LastError != "" {
+		fmt.Fprintf(out, "  last error, %s: %s\n", n.ErrorAt.Local().Format(time.DateTime), n.LastError)
+	}
 }
 
 func newEgressRoutes() *cobra.Command {
@@ -157,38 +164,45 @@ func newEgressExplain() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(e.Ways) == 0 {
-			fmt.Fprintf(out, "no exit announces a prefix with %s: its connections stay on the default address\n", args[0])
-		}
-		for i, w := range e.Ways {
-			fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
-			if w.Exit == e.Main {
-				fmt.Fprintln(out, "   BGP's best path leaves by it: connections begin here")
-			}
-			if w.RTTMs > 0 {
-				fmt.Fprintf(out, "   round-trip time of the client's flows: %.1f ms\n", w.RTTMs)
-			}
-			if w.Failed {
-				fmt.Fprintln(out, "   not used now: packets of this client's connections did not arrive through it; it is tried again (see plait egress log)")
-			}
-			if w.Address != nil {
-				fmt.Fprintf(out, "   announced to MPTCP clients as %v\n", w.Address)
-			} else {
-				fmt.Fprintln(out, "   has no address of the client's family: not announced")
-			}
-		}
-		for _, s := range e.Services {
-			of := "all connections"
-			switch {
-			case s.Selector != "":
-				of = "connections of rule " + s.Selector
-			case len(e.Services) > 1:
-				of = "all other connections"
-			}
-			fmt.Fprintf(out, "%s: data by %s: %s\n", of, strings.Join(s.Carry, " "), s.Reason)
-		}
+		printExplanation(out, args[0], e)
 		return nil
 	})
+}
+
+func printExplanation(out io.Writer, client string, e daemon.Explanation) {
+	if len(e.Ways) == 0 {
+		fmt.Fprintf(out, "no exit announces a prefix with %s: its connections stay on the default address\n", client)
+	}
+	for i, w := range e.Ways {
+		fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
+		if w.Exit == e.Main {
+			fmt.Fprintln(out, "   BGP's best path leaves by it: connections begin here")
+		}
+		if w.RTTMs > 0 {
+			fmt.Fprintf(out, "   round-trip time of the client's flows: %.1f ms\n", w.RTTMs)
+		}
+		if w.Failed {
+			fmt.Fprintln(out, "   not used now: packets of this client's connections did not arrive through it; it is tried again (see plait egress log)")
+		}
+		if w.Address != nil {
+			fmt.Fprintf(out, "   announced to MPTCP clients as %v\n", w.Address)
+		} else {
+			fmt.Fprintln(out, "   has no address of the client's family: not announced")
+		}
+	}
+	for _, s := range e.Services {
+		of := "all connections"
+		switch {
+		case s.Selector != "":
+			of = "connections of rule " + s.Selector
+		case len(e.Services) > 1:
+			of = "all other connections"
+		}
+		fmt.Fprintf(out, "%s: data by %s: %s\n", of, strings.Join(s.Carry, " "), s.Reason)
+	}
+	if e.Moved {
+		fmt.Fprintln(out, "connections that begin now: data by BGP's best path alone, since more than moved_percent leaves by other exits")
+	}
 }
 
 func newEgressPrefixes() *cobra.Command {
@@ -211,17 +225,25 @@ func newEgressPrefixes() *cobra.Command {
 			if !k.OneUntil.IsZero() {
 				state = "best path alone until " + k.OneUntil.Local().Format(time.DateTime)
 			}
-			fmt.Fprintf(t, "%v\t%s\t%.1f\t%.0f\t%.1f\t%.0f\t%s\t%s\n", k.Prefix, k.Strategy, k.ManagedMbps, k.Managed, k.HeldOutMbps, k.HeldOut, ratio, state)
+			fmt.Fprintf(t, "%v\t%s\t%s\t%.0f\t%s\t%.0f\t%s\t%s\n", k.Prefix, k.Strategy, measured(k.ManagedMbps, k.Managed), k.Managed, measured(k.HeldOutMbps, k.HeldOut), k.HeldOut, ratio, state)
 		}
 		return t.Flush()
 	})
+}
+
+// measured is a value that samples tell; without any there is none.
+func measured(value, samples float64) string {
+	if samples == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", value)
 }
 
 func newEgressLog() *cobra.Command {
 	return daemonCommand("log", "List the latest changes of the kernel's routing state, with their reasons", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
 		entries, err := d.EgressLog()
 		for _, e := range entries {
-			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("15:04:05.000"), e.Text)
+			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), e.Text)
 		}
 		return err
 	})

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/daemon"
+)
+
+// What leaves by no exit has a line of its own, so that the shares add up.
+func TestPrintExits(t *testing.T) {
+	var out strings.Builder
+	s := daemon.EgressStatus{Mode: daemon.On, Settled: true, Exits: []daemon.ExitStatus{{Name: "a", Traffic: &daemon.TrafficStatus{SharePercent: 26}}}}
+	for _, others := range []*daemon.TrafficStatus{nil, {SharePercent: 74}} {
+		out.Reset()
+		s.Others = others
+		printExits(&out, s)
+		if got := strings.Contains(out.String(), "\n-     0      0.0             74 "); got != (others != nil) {
+			t.Errorf("others %v: got\n%s", others, out.String())
+		}
+	}
+}
+
+// An explanation does not name exits that connections do not get.
+func TestPrintMoved(t *testing.T) {
+	e := daemon.Explanation{Ways: []daemon.WayStatus{{Exit: "a", Prefix: netip.MustParsePrefix("2001:db8:c::/48")}}, Services: []daemon.ServiceStatus{{Carry: []string{"a", "b"}, Reason: "strategy throughput"}}}
+	for _, e.Moved = range []bool{false, true} {
+		var out strings.Builder
+		printExplanation(&out, "2001:db8:c::1", e)
+		if got := strings.Contains(out.String(), "connections that begin now: data by BGP's best path alone"); got != e.Moved {
+			t.Errorf("moved %v: got\n%s", e.Moved, out.String())
+		}
+	}
+}
+
+func TestPrintSession(t *testing.T) {
+	var out strings.Builder
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	printSession(&out, daemon.SessionStatus{Reflector: netip.MustParseAddr("2001:db8:1::2"), State: "established", Since: at.Add(time.Hour), LastError: "refused", ErrorAt: at})
+	if want := "2001:db8:1::2: established since 2026-01-02 04:04:05\n  last error, 2026-01-02 03:04:05: refused\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestMeasured(t *testing.T) {
+	if got := measured(0, 0) + " " + measured(12.34, 1); got != "- 12.3" {
+		t.Errorf("got %s", got)
+	}
+}
