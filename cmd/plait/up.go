@@ -251,7 +251,10 @@ func printUp(out io.Writer, s daemon.Status, where, log string) {
 	does := map[daemon.Mode]string{
 		daemon.On:      fmt.Sprintf("connections of %s: policy %s, %g %% held out for comparison", s.Cgroup, s.Policy, s.HoldoutPercent),
 		daemon.Observe: fmt.Sprintf("connections of %s are observed, policy %s; nothing is changed", s.Cgroup, s.Policy),
-		daemon.Off:     "mode off: nothing is done but what rules say",
+		daemon.Off:     "congestion off: no congestion control is chosen",
+	}
+	if s.Rules > 0 {
+		does[daemon.Off] += " but by rules"
 	}
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
