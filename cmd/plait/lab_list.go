@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,8 +19,8 @@ func newLabList() *cobra.Command {
 		Use:   "list",
 		Short: "List plait's own experiments",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		RunE: func(c *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			if topologies {
 				for _, t := range experiment.Topologies() {
 					fmt.Fprintln(w, t.Name)
@@ -58,34 +57,35 @@ func newLabShow() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeExperiment,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			e, err := loadExperiment(args[0], o)
 			if err != nil {
 				return err
 			}
+			out := c.OutOrStdout()
 			cells := e.Cells()
 			t, err := topo.New(cells[0].Spec)
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s (%s)\n%s\n\n%s\n", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw())
-			fmt.Printf("cells: %d; the first: %s, seed %d", len(cells), cells[0].Variant, cells[0].Seed)
+			fmt.Fprintf(out, "%s (%s)\n%s\n\n%s\n", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw())
+			fmt.Fprintf(out, "cells: %d; the first: %s, seed %d", len(cells), cells[0].Variant, cells[0].Seed)
 			for _, name := range slices.Sorted(maps.Keys(cells[0].Params)) {
-				fmt.Printf(", %s %v", name, cells[0].Params[name])
+				fmt.Fprintf(out, ", %s %v", name, cells[0].Params[name])
 			}
-			fmt.Println()
+			fmt.Fprintln(out)
 			for _, axis := range e.Axes {
 				for _, name := range axis.Names {
-					fmt.Printf("matrix: %s %s\n", name, strings.Join(values(cells, name), " "))
+					fmt.Fprintf(out, "matrix: %s %s\n", name, strings.Join(values(cells, name), " "))
 				}
 			}
-			fmt.Printf("variants: %s; seeds: %d\n", strings.Join(e.Variants, " "), e.Seeds)
+			fmt.Fprintf(out, "variants: %s; seeds: %d\n", strings.Join(e.Variants, " "), e.Seeds)
 			for _, b := range e.Spec.Bounds {
-				fmt.Printf("bound: %s\n", b.Expect)
+				fmt.Fprintf(out, "bound: %s\n", b.Expect)
 				if b.When != "" {
-					fmt.Printf("       when %s\n", b.When)
+					fmt.Fprintf(out, "       when %s\n", b.When)
 				}
-				fmt.Printf("       because %s\n", b.Because)
+				fmt.Fprintf(out, "       because %s\n", b.Because)
 			}
 			return nil
 		},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ func newLabReport() *cobra.Command {
 		Short:   "Make one HTML report of result files",
 		Example: "  plait lab report results/*.json --out report.html",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			var files []*result.File
 			for _, path := range args {
 				f, err := result.Read(path)
@@ -31,7 +30,7 @@ func newLabReport() *cobra.Command {
 			if err := report.Write(out, files, report.Options{}); err != nil {
 				return err
 			}
-			fmt.Println("report:", out)
+			fmt.Fprintln(c.OutOrStdout(), "report:", out)
 			return nil
 		},
 	}
@@ -45,7 +44,7 @@ func newLabDiff() *cobra.Command {
 		Use:   "diff A.json B.json",
 		Short: "Compare two result files: what changed beyond the spread over seeds",
 		Args:  cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			a, err := result.Read(args[0])
 			if err != nil {
 				return err
@@ -56,9 +55,9 @@ func newLabDiff() *cobra.Command {
 			}
 			d := result.Diff(a, b)
 			if asJSON {
-				return errors.Join(json.NewEncoder(os.Stdout).Encode(d), d.Comparable())
+				return errors.Join(json.NewEncoder(c.OutOrStdout()).Encode(d), d.Comparable())
 			}
-			return d.WriteText(os.Stdout)
+			return d.WriteText(c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the comparison as JSON")

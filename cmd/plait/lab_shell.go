@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -60,7 +59,7 @@ func newLabImage() *cobra.Command {
 			if err != nil {
 				return &exit{failure(err), err}
 			}
-			fmt.Fprintf(os.Stdout, "kernel %s\nroot   %s\nsha256 %s\n", img.Kernel, img.Root, img.Digest)
+			fmt.Fprintf(c.OutOrStdout(), "kernel %s\nroot   %s\nsha256 %s\n", img.Kernel, img.Root, img.Digest)
 			return nil
 		},
 	}

@@ -18,7 +18,7 @@ func newLabTables() *cobra.Command {
 		Example: "  plait lab run rtcp-table-loss rtcp-table-bottleneck --json results --resume\n" +
 			"  plait lab tables congestion/table/linux-6.12 results/*.json",
 		Args: cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			var files []*result.File
 			for _, path := range args[1:] {
 				f, err := result.Read(path)
@@ -30,7 +30,7 @@ func newLabTables() *cobra.Command {
 			if err := table.Write(args[0], files); err != nil {
 				return err
 			}
-			fmt.Println("tables:", args[0])
+			fmt.Fprintln(c.OutOrStdout(), "tables:", args[0])
 			return nil
 		},
 	}

@@ -80,18 +80,19 @@ func heeding(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// output keeps the first error of writing, so that commands need not look after every line.
+// output ends with the first error of writing, so that commands need not look after every line.
 type output struct {
 	to  io.Writer
 	err error
 }
 
 func (o *output) Write(b []byte) (int, error) {
-	n, err := o.to.Write(b)
-	if o.err == nil {
-		o.err = err
+	if o.err != nil {
+		return 0, o.err
 	}
-	return n, err
+	var n int
+	n, o.err = o.to.Write(b)
+	return n, o.err
 }
 
 // execute runs the command line and returns the exit status.
@@ -108,7 +109,7 @@ func execute(args []string) int {
 		}
 		err = fmt.Errorf("%w; %s", err, hint)
 	}
-	if err == nil && out.err != nil {
+	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}
 	}
 	var e *exit
