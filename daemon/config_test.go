@@ -215,6 +215,8 @@ congestion:
 func TestNotYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"control: /run/x\n\tmetrics: off\n": "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
+		"]\n":                               "plait.yaml:1:1: did not find expected node content: expected YAML",
+		"control: /run/x\nrules: [1\n":      "plait.yaml:2:1: did not find expected ',' or ']': expected YAML",
 		"cgroup: /no/such\n":                "plait.yaml:1:9: cgroup: /no/such: no such file or directory: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
 		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress, ackpath",
 		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",

@@ -41,6 +41,9 @@ const (
 
 var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
 
+// countsFromZero is what the YAML parser says with a line that it counts from 0; with all else it counts from 1.
+var countsFromZero = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or)`)
+
 // parseYAML reads a file of one mapping. The tree is nil if there is none; else it can be used in spite of problems.
 func parseYAML(file string, text []byte) (*node, Problems) {
 	var problems Problems
@@ -53,6 +56,9 @@ func parseYAML(file string, text []byte) (*node, Problems) {
 		} else if m := yamlErrorLine.FindStringSubmatch(err.Error()); m != nil {
 			place.Line, _ = strconv.Atoi(m[1])
 			cause = m[2]
+			if countsFromZero.MatchString(cause) {
+				place.Line++
+			}
 		} else {
 			place.Line, place.Column = unreadable(text)
 		}
