@@ -6,7 +6,7 @@ import (
 	"plait.dev/plait/lab/experiment"
 )
 
-// A slice of plait's own experiments: every application, every kind of link, routers, events, the exactness of the lab, and each lever of plait.
+// A slice of plait's own experiments: every application, every kind of link, routers, events, the exactness of the lab, each lever of plait, and what is read from plait's output.
 func TestExperiments(t *testing.T) {
 	for _, e := range []struct {
 		name    string
@@ -23,6 +23,7 @@ func TestExperiments(t *testing.T) {
 		{"epe-routes", experiment.Options{Seeds: 2}},
 		{"demo-exits", experiment.Options{Set: []string{"workload=stream"}}},
 		{"congestion-shallow", experiment.Options{Set: []string{"rate_mbps=10", "queue_packets=10", "count=22"}}},
+		{"rtcp-table-bottleneck", experiment.Options{Set: []string{"rtt_ms=100", "rate_mbps=1", "queue_packets=10", "count=3"}}},
 		{"egress-failure", experiment.Options{Set: []string{"failure=forward", "seconds=10"}, Seeds: 1}},
 		{"stripe-silent", experiment.Options{Set: []string{"event=silent", "a_mbps=8", "b_mbps=8", "seconds=10"}, Seeds: 1}},
 		{"ack-useful", experiment.Options{Set: []string{"workload=get", "bytes=1000000", "link1_mbps=40", "rtt_ms=250", "queue_packets=500", "congestion=cubic"}, Seeds: 1}},
