@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -58,8 +59,14 @@ type place struct {
 	candidate    string
 }
 
+// found is what the seeds have at a place, and the parameters of all of them.
+type found struct {
+	params map[string]any
+	values []float64
+}
+
 // collect adds a cell's values to their places, one for each seed.
-func collect(values map[place][]float64, c *result.Cell, entry, value quantity) error {
+func collect(all map[place]found, c *result.Cell, entry, value quantity) error {
 	for _, candidate := range candidates {
 		if slices.Contains(candidates, c.Variant) && c.Variant != candidate {
 			continue // the cell is of another; without such a variant it is of all
@@ -71,28 +78,32 @@ func collect(values map[place][]float64, c *result.Cell, entry, value quantity) 
 			return err
 		}
 		at := place{rttMs, x, candidate}
-		values[at] = append(values[at], y)
+		before, ok := all[at]
+		if ok && !reflect.DeepEqual(before.params, c.Params) {
+			return fmt.Errorf("of %s there are runs with %v and with %v, whose mean says nothing; leave one of them out", candidate, before.params, c.Params)
+		}
+		all[at] = found{c.Params, append(before.values, y)}
 	}
 	return nil
 }
 
 // axis is the values of one part of the places, ascending.
-func axis(values map[place][]float64, of func(place) float64) []float64 {
-	found := map[float64]bool{}
-	for at := range values {
-		found[of(at)] = true
+func axis(all map[place]found, of func(place) float64) []float64 {
+	set := map[float64]bool{}
+	for at := range all {
+		set[of(at)] = true
 	}
-	return slices.Sorted(maps.Keys(found))
+	return slices.Sorted(maps.Keys(set))
 }
 
 // format is the table as text. rtcp reads it only if every round trip has the same entries, each with all candidates.
-func format(values map[place][]float64, entry, value quantity) (string, error) {
+func format(all map[place]found, entry, value quantity) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s,%s,algorithm,%s\n", rtt.heading, entry.heading, value.heading)
-	for _, rttMs := range axis(values, func(p place) float64 { return p.rttMs }) {
-		for _, x := range axis(values, func(p place) float64 { return p.entry }) {
+	for _, rttMs := range axis(all, func(p place) float64 { return p.rttMs }) {
+		for _, x := range axis(all, func(p place) float64 { return p.entry }) {
 			for _, candidate := range candidates {
-				seeds := values[place{rttMs, x, candidate}]
+				seeds := all[place{rttMs, x, candidate}].values
 				if len(seeds) == 0 {
 					return "", fmt.Errorf("there is no run of %s with rtt_ms %g and %s %g; run that as well, or leave out all runs with this rtt_ms or this %s",
 						candidate, rttMs, entry.name, x, entry.name)
@@ -126,21 +137,21 @@ func Write(dir string, files []*result.File) error {
 	}
 	texts := make([]string, len(tables)) // first all that can be wrong with the results, or DIR would have half a set
 	for i, t := range tables {
-		values := map[place][]float64{}
+		all := map[place]found{}
 		for _, f := range files {
 			for i := range f.Cells {
 				if f.Experiment.Name != t.experiment {
 					continue
 				}
-				if err := collect(values, &f.Cells[i], t.entry, t.value); err != nil {
+				if err := collect(all, &f.Cells[i], t.entry, t.value); err != nil {
 					return fmt.Errorf("make %s of %s: %w", t.file, t.experiment, err)
 				}
 			}
 		}
-		if len(values) == 0 {
+		if len(all) == 0 {
 			return fmt.Errorf("make %s: no result file is of %s; make one with `plait lab run %s --json FILE`", t.file, t.experiment, t.experiment)
 		}
-		text, err := format(values, t.entry, t.value)
+		text, err := format(all, t.entry, t.value)
 		if err != nil {
 			return fmt.Errorf("make %s of %s: %w", t.file, t.experiment, err)
 		}

@@ -68,6 +68,12 @@ func TestWriteMistakes(t *testing.T) {
 			"make burst_latency.csv of rtcp-table-bottleneck: the run with map[rate_mbps:2.2 rtt_ms:200], run, seed 1 has no mean_ms; run the experiment of this version of plait"},
 		{func(_, neck *result.File) { neck.Cells = nil },
 			"make bottleneck.csv: no result file is of rtcp-table-bottleneck; make one with `plait lab run rtcp-table-bottleneck --json FILE`"},
+		{func(_, neck *result.File) {
+			other := neck.Cells[0]
+			other.Params = map[string]any{"rtt_ms": 200.0, "rate_mbps": 2.2, "queue_packets": 1000.0}
+			neck.Cells = append(neck.Cells, other)
+		},
+			"make bottleneck.csv of rtcp-table-bottleneck: of bic there are runs with map[rate_mbps:2.2 rtt_ms:200] and with map[queue_packets:1000 rate_mbps:2.2 rtt_ms:200], whose mean says nothing; leave one of them out"},
 		{func(_, neck *result.File) { neck.Provenance.Kernel = "6.1.2" },
 			"make tables: the results are of kernel 6.12.1 and of kernel 6.1.2; a set is of one"},
 	} {
