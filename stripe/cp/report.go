@@ -224,7 +224,7 @@ func (j *JSON) Progress(s Snapshot) {
 	j.write(struct {
 		Event string
 		Snapshot
-	}{"progress", s})
+	}{"progress", lists(s)})
 }
 
 // End implements Reporter.
@@ -237,7 +237,16 @@ func (j *JSON) End(s Snapshot, err error) {
 		Event string
 		Snapshot
 		Error string `json:",omitempty"`
-	}{"end", s, text})
+	}{"end", lists(s), text})
+}
+
+// lists makes a list of what would be null, where programs that go through it end with an error.
+func lists(s Snapshot) Snapshot {
+	s.Links = append([]stripe.LinkStats{}, s.Links...)
+	for i, l := range s.Links {
+		s.Links[i].Paths = append([]stripe.PathStats{}, l.Paths...)
+	}
+	return s
 }
 
 // size is bytes for people.

@@ -107,6 +107,25 @@ func TestEndWithoutConnection(t *testing.T) {
 	}
 }
 
+// A list is never null: jq '.Links[].Paths[]' would end with an error.
+func TestJSONLists(t *testing.T) {
+	for _, c := range []struct {
+		links []stripe.LinkStats
+		want  string
+	}{
+		{nil, `"Links":[]`},
+		{[]stripe.LinkStats{{Name: "eth0"}}, `"Paths":[]`},
+	} {
+		var told strings.Builder
+		out := &JSON{Out: &told}
+		out.Progress(Snapshot{Links: c.links})
+		out.End(Snapshot{Links: c.links}, nil)
+		if strings.Count(told.String(), c.want) != 2 {
+			t.Errorf("%s, want %s twice", told.String(), c.want)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	var out strings.Builder
 	columns := 120
