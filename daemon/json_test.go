@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"plait.dev/plait/congestion"
+	"plait.dev/plait/signals"
 )
 
 // jsonKeys are those of a struct, with ? behind one that may be left out.
@@ -67,6 +68,7 @@ func TestJSONPages(t *testing.T) {
 		{"congestion/json.md", "### Connections", jsonKeys(SocketStatus{})},
 		{"congestion/json.md", "### Candidates", jsonKeys(congestion.Score{})},
 		{"congestion/json.md", "### Segments", jsonKeys(Segments{})},
+		{"congestion/json.md", "### Samples", jsonKeys(signals.Sample{})},
 		{"congestion/json.md", "`egress`:", jsonKeys(EgressSummary{})},
 		{"congestion/json.md", "`ackpath`:", jsonKeys(AckpathSummary{})},
 		{"congestion/json.md", "## plait doctor", jsonKeys(Check{})},
