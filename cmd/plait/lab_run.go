@@ -155,6 +155,11 @@ func (f *runFlags) outputs(experiments []loaded) error {
 	if isDirectory(f.report) {
 		return fmt.Errorf("run: --report %s is a directory: give the file the report goes to", f.report)
 	}
+	for flag, path := range map[string]string{"json": f.json, "report": f.report} {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			return fmt.Errorf("run: --%s %s is a device or pipe, whose place the file would take: give a file", flag, path)
+		}
+	}
 	var dirs []string
 	if f.captures != "." || slices.ContainsFunc(experiments, loaded.captures) {
 		dirs = append(dirs, f.captures)

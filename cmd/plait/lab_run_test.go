@@ -30,6 +30,8 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		{runFlags{json: results}, one, "is a directory, and there is one experiment"},
 		{runFlags{json: dir + "/new/"}, one, "is a directory, and there is one experiment"},
 		{runFlags{report: results}, one, "give the file the report goes to"},
+		{runFlags{json: os.DevNull}, one, "--json /dev/null is a device or pipe, whose place the file would take"},
+		{runFlags{report: os.DevNull}, one, "--report /dev/null is a device or pipe"},
 		{runFlags{json: results, resume: true}, two, "read result " + filepath.Join(results, "tcp-single.json")},
 		{runFlags{resume: true}, one, "give both"},
 		{runFlags{json: results}, two, ""},

@@ -221,8 +221,12 @@ func stringEnd(compact []byte, i int) int {
 	return len(compact)
 }
 
-// replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one.
+// replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one. A link
+// stays, and what it leads to is replaced.
 func replace(path string, text []byte) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err

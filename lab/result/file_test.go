@@ -2,6 +2,7 @@ package result
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -102,6 +103,20 @@ func TestWriteKeepsTheOldFileWhenANumberIsNotFinite(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 		t.Error("a refused write changed the file")
+	}
+}
+
+func TestWriteKeepsALink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "first.json"), filepath.Join(dir, "latest.json")
+	if err := errors.Join(Write(file, sample()), os.Symlink("first.json", link), os.Truncate(file, 0), Write(link, sample())); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(link); target != "first.json" {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+	if _, err := Read(file); err != nil {
+		t.Error(err)
 	}
 }
 
