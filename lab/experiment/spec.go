@@ -13,7 +13,7 @@ package experiment
 type Spec struct {
 	// Name of the experiment: lower-case letters, digits and dashes. Must equal the file's base name.
 	Name string `json:"name" jsonschema:"required,pattern=^[a-z0-9][a-z0-9-]*$"`
-	// Group the experiment belongs to: stock (what Linux does today), egress, congestion, ackpath, stripe, or your own.
+	// Group the experiment belongs to: stock (what Linux does today), egress, congestion, ackpath, stripe, tables (of policy rtcp), or your own.
 	Group string `json:"group" jsonschema:"required,pattern=^[a-z0-9][a-z0-9-]*$"`
 	// Question the experiment answers, as one sentence.
 	Question string `json:"question" jsonschema:"required"`
