@@ -25,7 +25,7 @@ func extract(output []byte, rule string) (float64, error) {
 	}
 	m := re.FindSubmatch(output)
 	if m == nil {
-		return 0, fmt.Errorf("match %s: not in the %d bytes of output", rule, len(output))
+		return 0, fmt.Errorf("match %s: not in the %d bytes of output, which end with %q", rule, len(output), end(output))
 	}
 	v, err := strconv.ParseFloat(string(m[1]), 64)
 	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) { // as programs write of no samples
@@ -34,13 +34,18 @@ func extract(output []byte, rule string) (float64, error) {
 	return v, err
 }
 
+// end is as much of an output as an error needs to show what the program did instead.
+func end(output []byte) []byte {
+	return output[max(0, len(output)-100):]
+}
+
 // step is one step of a JSON path: a key, then any number of indexes.
 var step = regexp.MustCompile(`^\.([^.\[\]]+)((?:\[\d+\])*)`)
 
 func extractJSON(output []byte, path string) (float64, error) {
 	var at any
 	if err := json.Unmarshal(output, &at); err != nil {
-		return 0, fmt.Errorf("parse output as JSON: %w", err)
+		return 0, fmt.Errorf("parse output as JSON, which ends with %q: %w", end(output), err)
 	}
 	for rest := path; rest != ""; {
 		m := step.FindStringSubmatch(rest)

@@ -31,7 +31,7 @@ func TestExtractErrors(t *testing.T) {
 		".end[":                  "expected .key",
 		"retransmits":            "no group",
 		"x(y":                    "missing closing",
-		"lost (\\d+)":            "not in the",
+		"lost (\\d+)":            `bytes of output, which end with "\"sender\":{`,
 	} {
 		_, err := extract([]byte(report), rule)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -43,7 +43,7 @@ func TestExtractErrors(t *testing.T) {
 			t.Errorf("%s: error %v", text, err)
 		}
 	}
-	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), "parse output as JSON") {
+	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), `ends with "no JSON": `) {
 		t.Errorf("error %v", err)
 	}
 }
