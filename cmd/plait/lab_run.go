@@ -240,7 +240,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures, Before: before, Save: save})
 		if r != nil {
 			results = append(results, r)
-			_ = report.Summary(os.Stdout, r, terminalWidth(), term.IsTerminal(int(os.Stdout.Fd())))
+			_ = report.Summary(os.Stdout, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd()))))
 			err = errors.Join(err, f.keep(r, err, len(experiments) > 1))
 		}
 		if err != nil {
@@ -334,6 +334,11 @@ func (f *runFlags) command(e loaded) string {
 		words = append(words, "--traces DIRECTORY")
 	}
 	return strings.Join(words, " ")
+}
+
+// coloured says whether to write colours, to a terminal or not: without NO_COLOR (https://no-color.org) only.
+func coloured(terminal bool) bool {
+	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // terminalWidth is 100 where there is no terminal.

@@ -111,3 +111,22 @@ func TestOtherResultIsBadInput(t *testing.T) {
 		t.Errorf("exit status %d, want %d", got, lab.ExitInput)
 	}
 }
+
+func TestColoured(t *testing.T) {
+	for _, c := range []struct {
+		terminal      bool
+		noColor, term string
+		want          bool
+	}{
+		{true, "", "xterm", true},
+		{true, "1", "xterm", false},
+		{true, "", "dumb", false},
+		{false, "", "xterm", false},
+	} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		if got := coloured(c.terminal); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
