@@ -49,6 +49,12 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
 		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // or cobra shows help for a shell it does not know, too
+		}
+	}
 	return root
 }
 
