@@ -36,6 +36,12 @@ type runFlags struct {
 
 func (f *runFlags) add(c *cobra.Command) {
 	flags := c.Flags()
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if flags.Changed("seeds") && f.load.Seeds == 0 { // which means as the file says, where nobody wrote it
+			return errors.New("--seeds 0: must be from 1 to 10000")
+		}
+		return nil
+	}
 	flags.StringArrayVar(&f.load.Set, "set", nil, "replace a parameter (`key=value`, or key=v1,v2 for several cells) or any value of the file (links.a.rate_mbps=10)")
 	flags.IntVar(&f.load.Seeds, "seeds", 0, "run every cell with `N` seeds (default: as the file says)")
 	flags.StringVar(&f.load.Traces, "traces", "", "`directory` with recorded links in mahimahi format, for experiments that replay them")
