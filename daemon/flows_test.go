@@ -156,7 +156,7 @@ func TestFlowWaits(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			h, peer := joined(t)
 			h.multipath = protocol == "MPTCP"
-			h.tool("tc -n " + h.ns + " qdisc add dev out root tbf rate 50mbit burst 50kb latency 20ms")
+			h.tool("tc -n " + h.ns + " qdisc add dev out root tbf rate 5mbit burst 50kb latency 20ms")
 			var f *flows
 			h.must(netns.Do(h.ns, func() (err error) {
 				f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
@@ -174,11 +174,16 @@ func TestFlowWaits(t *testing.T) {
 			if s, _ := f.stats(ends); s.WaitingAtNs != 0 || (s.Token != 0) != h.multipath {
 				t.Errorf("after 5000 bytes: %+v", s)
 			}
-			const much = 10 << 20 // 1.7 s
+			const much = 10 << 20 // 17 s
 			go func() { _, _ = c.server.Write(make([]byte, much)) }()
-			go func() { _, _ = io.Copy(io.Discard, c.client) }()
+			arrived := make(chan error, 1)
+			go func() {
+				_, err := io.CopyN(io.Discard, c.client, 5000+much)
+				arrived <- err
+			}()
 			h.eventually(10*time.Second, "data waits", func() bool { s, _ := f.stats(ends); return waits(&s) })
-			h.eventually(10*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.AckedBytes == 5000+much })
+			h.tool("tc -n " + h.ns + " qdisc del dev out root")
+			h.must(<-arrived)
 			if s, _ := f.stats(ends); s.WaitingAtNs != 0 {
 				t.Errorf("when all has arrived: %+v", s)
 			}
