@@ -38,8 +38,10 @@ func newDown() *cobra.Command {
 				return &exit{1, err}
 			default:
 				fmt.Fprintf(out, "plait is down (it was process %d)\n", last.PID)
-				fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
-				fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", last.Counters["attached"], last.Counters["held_out"])
+				if taken := last.Counters["attached"]; taken > 0 {
+					fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
+					fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", taken, last.Counters["held_out"])
+				}
 			}
 			n, err := daemon.Cleanup(f.client().Path(), !startsAgain(os.Getenv("SERVICE_RESULT")))
 			if n > 0 {
