@@ -28,12 +28,7 @@ import (
 func TestRecord(t *testing.T) {
 	h := newNamespace(t)
 	peer := h.tunnel(srv6, "mtu 1500")
-	var f *flows
-	h.in(func() (err error) {
-		f, err = openFlows("net0", []netip.Addr{flow4.from.Addr(), flow6.from.Addr()}, nil)
-		return err
-	})
-	defer f.Close()
+	f := h.watches("net0", flow4.from.Addr(), flow6.from.Addr())
 	var pairs []pair
 	for i, flow := range []packet{flow4, flow6, flow6} {
 		h.multipath = i == 2

@@ -107,12 +107,7 @@ func traffic(b *testing.B, way string, multipath bool, connections int) {
 	h.multipath = multipath
 	peer := h.tunnel(way, "gso_max_segs 1")
 	none := nothing(h)
-	var f *flows
-	h.in(func() (err error) {
-		f, err = openFlows("net0", []netip.Addr{flow6.from.Addr()}, nil)
-		return err
-	})
-	b.Cleanup(func() { h.must(f.Close()) })
+	f := h.watches("net0", flow6.from.Addr())
 	for _, hook := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
 		h.in(func() error {
 			device, err := net.InterfaceByName("net0")

@@ -115,14 +115,9 @@ var (
 )
 
 // loadPrograms takes the programs into the kernel without packets of their own: tests run them (BPF_PROG_TEST_RUN).
-func loadPrograms(h *host) (f *flows) {
+func loadPrograms(h *host) *flows {
 	h.Helper()
-	h.in(func() (err error) {
-		f, err = openFlows("lo", []netip.Addr{flow4.from.Addr(), flow6.from.Addr()}, nil)
-		return err
-	})
-	h.Cleanup(func() { h.must(f.Close()) })
-	return f
+	return h.watches("lo", flow4.from.Addr(), flow6.from.Addr())
 }
 
 // run gives a packet to a program, which must let it pass.
@@ -354,12 +349,7 @@ func TestFlowsInTunnels(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			h := newNamespace(t)
 			peer := h.tunnel(way, "mtu 1500")
-			var f *flows
-			h.in(func() (err error) {
-				f, err = openFlows("net0", []netip.Addr{flow4.from.Addr(), flow6.from.Addr()}, nil)
-				return err
-			})
-			defer f.Close()
+			f := h.watches("net0", flow4.from.Addr(), flow6.from.Addr())
 			for _, flow := range []packet{flow4, flow6} {
 				c, err := h.connectTo(flow.from.Addr().String(), 0, peer, "")
 				h.must(err)
@@ -393,12 +383,7 @@ func TestFlowsCountFromNow(t *testing.T) {
 	h.must(err)
 	defer c.close()
 	h.must(transfer(c, 1<<20))
-	var f *flows
-	h.in(func() (err error) {
-		f, err = openFlows("net0", []netip.Addr{flow4.from.Addr()}, nil)
-		return err
-	})
-	defer f.Close()
+	f := h.watches("net0", flow4.from.Addr())
 	h.must(transfer(c, 1000))
 	ends := endsOfServer(c)
 	h.eventually(5*time.Second, "1000 bytes in one segment are counted", func() bool {

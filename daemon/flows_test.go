@@ -17,6 +17,17 @@ func endsOfServer(p pair) mptcp.Ends {
 	return mptcp.Ends{Local: p.server.LocalAddr().(*net.TCPAddr).AddrPort(), Remote: p.server.RemoteAddr().(*net.TCPAddr).AddrPort()}
 }
 
+// watches has the flows watched that leave an interface from some addresses, until the test ends.
+func (h *host) watches(interfaceName string, from ...netip.Addr) (f *flows) {
+	h.Helper()
+	h.in(func() (err error) {
+		f, err = openFlows(interfaceName, from, nil)
+		return err
+	})
+	h.Cleanup(func() { h.must(f.Close()) })
+	return f
+}
+
 // joined are two hosts, with two addresses of the first on the link between them: out, in.
 func joined(t *testing.T) (h, peer *host) {
 	h = newNamespace(t)
@@ -32,13 +43,7 @@ func joined(t *testing.T) (h, peer *host) {
 // A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.
 func TestFlowStalls(t *testing.T) {
 	h, peer := joined(t)
-	var f *flows
-	err := netns.Do(h.ns, func() (err error) {
-		f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
-		return err
-	})
-	h.must(err)
-	defer f.Close()
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
 	watched, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
 	h.must(err)
 	defer watched.close()
@@ -157,12 +162,7 @@ func TestFlowWaits(t *testing.T) {
 			h, peer := joined(t)
 			h.multipath = protocol == "MPTCP"
 			h.tool("tc -n " + h.ns + " qdisc add dev out root tbf rate 5mbit burst 50kb latency 20ms")
-			var f *flows
-			h.must(netns.Do(h.ns, func() (err error) {
-				f, err = openFlows("out", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil)
-				return err
-			}))
-			defer f.Close()
+			f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
 			c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
 			h.must(err)
 			defer c.close()
