@@ -20,7 +20,7 @@ const (
 	// firstSpell is how long an exit is spared, then twice as long each time it is no better soon after.
 	firstSpell = 10 * time.Second
 	mostSpell  = 5 * time.Minute
-	// settling is how long data may wait for the others after that: a congestion control needs as long to find out that it may send twice as fast.
+	// settling is how long data may wait for the others when an exit begins to stand by: a congestion control needs as long to find out that it may send twice as fast.
 	settling = 1500 * time.Millisecond
 )
 
@@ -74,15 +74,15 @@ func beside(loads []WayLoad, exit string) (top WayLoad, waits bool) {
 	return top, waits
 }
 
-// spare begins a spell. It costs nothing where no data waits for other exits, and ends when some does.
+// spare begins a spell. One that is idle costs nothing, for it ends when data waits for other exits.
 func (w *brownout) spare(now time.Time, idle bool) {
-	w.spell *= 2
-	if now.Sub(w.until) > relapse {
-		w.spell = 0
-	}
-	w.spell = min(max(w.spell, firstSpell), mostSpell)
-	if idle {
+	switch {
+	case idle:
 		w.spell = mostSpell
+	case now.Sub(w.until) > relapse:
+		w.spell = firstSpell
+	default:
+		w.spell = min(max(2*w.spell, firstSpell), mostSpell)
 	}
 	w.spared, w.idle, w.until, w.excess = true, idle, now.Add(w.spell), 0
 }
@@ -113,7 +113,7 @@ func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad)
 		w := b[k]
 		top, waits := beside(byClient[l.Client], l.Exit)
 		idle := l.idle(top, waits)
-		if w.lost(l, top, idle, now) && !w.spared && !now.Before(w.until) {
+		if w.lost(l, top, idle, now) && !w.spared && (!idle || !now.Before(w.until)) {
 			w.spare(now, idle)
 			l.Waits = !idle
 			spared = append(spared, l)
@@ -125,7 +125,7 @@ func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad)
 		if w.spared && (needed || !now.Before(w.until)) {
 			w.spared, w.excess = false, 0
 			if needed {
-				w.until = now.Add(mostSpell) // so long it is not tried again
+				w.until, w.spell = now.Add(mostSpell), 0 // until then it is spared only if it brings little
 			}
 			over = append(over, WayLoad{Exit: k.exit, Client: k.client, Waits: needed})
 		}

@@ -92,6 +92,18 @@ func TestBrownoutNeeded(t *testing.T) {
 	}
 }
 
+// A stream that was kept from an exit is over and a download begins: the exit is needed, and soon spared again, for it loses much and brings little.
+func TestBrownoutOfStreamThenDownload(t *testing.T) {
+	r, b, at := rand.New(rand.NewPCG(9, 10)), Brownouts{}, time.Unix(1e9, 0)
+	if spared, over := lossy(r, b, at, 60, 250, 0.04, false); len(spared) != 1 || len(over) != 0 {
+		t.Fatalf("the stream: spared at %v s, until %v s", spared, over)
+	}
+	spared, over := lossy(r, b, at.Add(60*time.Second), 60, 250, 0.04, true)
+	if len(over) == 0 || over[0] != 0 || len(spared) == 0 || spared[0] > 5 || over[1]-spared[0] != 10 {
+		t.Errorf("the download: spared at %v s, until %v s", spared, over)
+	}
+}
+
 // What overran a queue, carries much of a download, or is all there is, is not spared.
 func TestNoBrownout(t *testing.T) {
 	at := time.Unix(1e9, 0)
