@@ -50,9 +50,19 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
 		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // or cobra shows help for a shell it does not know, too
+		switch c.Name() { // or cobra shows help for what it does not know, too, and ends with 0
+		case "completion":
+			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+		case "help":
+			c.Args = func(_ *cobra.Command, topic []string) error {
+				found, rest, err := root.Find(topic)
+				if err == nil && len(rest) > 0 {
+					err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+				}
+				return err
+			}
 		}
 	}
 	return root
