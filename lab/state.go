@@ -218,22 +218,37 @@ func (l *Lab) prune() {
 
 // lock keeps other processes from making the same thing at the same time. It waits until they have.
 func (l *Lab) lock(ctx context.Context, name string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(l.Cache, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, &image.HostError{Err: fmt.Errorf("use the cache: %w; set PLAIT_CACHE to a directory that can be written", err)}
-	}
+	path := filepath.Join(l.Cache, name+".lock")
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return nil, &image.HostError{Err: fmt.Errorf("use the cache: %w; set PLAIT_CACHE to a directory that can be written", err)}
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil && isAt(f, path):
+			return func() { _ = os.Remove(path); f.Close() }, nil
+		case err == nil: // who had it has removed it, and another may have a new one
+			f.Close()
+			continue
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
+		f.Close()
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.Close())
+			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// isAt says that f is the file that has this name now.
+func isAt(f *os.File, path string) bool {
+	own, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(own, named)
 }

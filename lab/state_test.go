@@ -4,6 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,5 +74,33 @@ func TestBrokenMachineIsMadeAnew(t *testing.T) {
 		if get(); made != i+2 {
 			t.Errorf("%d: made %d times", i, made)
 		}
+	}
+}
+
+// One has a lock at a time, and nothing is left in the cache.
+func TestLock(t *testing.T) {
+	l := &Lab{Cache: t.TempDir()}
+	var holders atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 500 {
+				unlock, err := l.lock(t.Context(), "base")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				runtime.Gosched()
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	all.Wait()
+	if left, err := os.ReadDir(l.Cache); err != nil || len(left) > 0 {
+		t.Errorf("left in the cache: %v, %v", left, err)
 	}
 }
