@@ -195,7 +195,7 @@ func (t *Text) End(s Snapshot, err error) {
 			by = append(by, fmt.Sprintf("%s not used (%s)", l.Name, l.Error))
 		}
 	}
-	t.line(fmt.Sprintf("%d files copied (%s in %.1f s, %s), %d there before, %d problems; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
+	t.line(fmt.Sprintf("files copied: %d (%s in %.1f s, %s), there before: %d, problems: %d; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
 		rate(float64(s.SentBytes)*8/s.Seconds), s.Kept, s.Failed, strings.Join(by, ", ")))
 }
 

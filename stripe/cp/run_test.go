@@ -152,7 +152,7 @@ func TestText(t *testing.T) {
 	}
 	out.Reset()
 	text.End(s, nil)
-	if got, want := out.String(), "\r\x1b[K1 files copied (1.0 GB in 8.0 s, 1.0 Gbit/s), 0 there before, 0 problems; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
+	if got, want := out.String(), "\r\x1b[Kfiles copied: 1 (1.0 GB in 8.0 s, 1.0 Gbit/s), there before: 0, problems: 0; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

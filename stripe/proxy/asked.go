@@ -42,15 +42,18 @@ func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) erro
 func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) {
 	limited := bufio.NewReader(io.LimitReader(r, 16<<10))
 	q, err := http.ReadRequest(limited)
+	refused := "400 Bad Request"
+	switch {
+	case err != nil:
+		err = fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
+	case q.Method != http.MethodConnect:
+		refused, err = "405 Method Not Allowed", fmt.Errorf("HTTP method %s: only CONNECT is done here", q.Method)
+	case limited.Buffered() > 0:
+		err = errors.New("HTTP: data before the answer to CONNECT")
+	}
 	if err != nil {
-		return "", nil, fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
-	}
-	if q.Method != http.MethodConnect {
-		_, _ = io.WriteString(w, "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
-		return "", nil, fmt.Errorf("HTTP method %s: only CONNECT is done here", q.Method)
-	}
-	if limited.Buffered() > 0 {
-		return "", nil, errors.New("HTTP: data before the answer to CONNECT")
+		_, _ = fmt.Fprintf(w, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", refused)
+		return "", nil, err
 	}
 	return q.Host, func(err error) error {
 		status := "200 OK"

@@ -228,6 +228,19 @@ func TestRefusedSOCKS(t *testing.T) {
 	}
 }
 
+func TestRefusedHTTP(t *testing.T) {
+	for in, want := range map[string]string{
+		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n":     "HTTP/1.1 405 Method Not Allowed\r\n",
+		"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\nmore": "HTTP/1.1 400 Bad Request\r\n",
+		"CONNECT example.org:443\r\n\r\n":                         "HTTP/1.1 400 Bad Request\r\n",
+	} {
+		var out bytes.Buffer
+		if _, _, err := asked(bufio.NewReader(strings.NewReader(in)), &out); err == nil || !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%q is answered with %q, %v; want %q", in, out.String(), err, want)
+		}
+	}
+}
+
 func FuzzAsked(f *testing.F) {
 	f.Add([]byte("\x05\x01\x00\x05\x01\x00\x03\x04name\x01\xbb"))
 	f.Add([]byte("CONNECT a:1 HTTP/1.1\r\n\r\n"))
