@@ -31,7 +31,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// A build that fails says what mmdebstrap said, and leaves the image there was.
+// A build that fails says what mmdebstrap said and what it needs, and leaves the image there was.
 func TestBuildFails(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho no network >&2; exit 1\n"), 0o755); err != nil {
@@ -47,7 +47,7 @@ func TestBuildFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Build(context.Background(), cache, "6.12"); err == nil || !strings.Contains(err.Error(), "no network") {
+	if _, err := Build(context.Background(), cache, "6.12"); err == nil || !strings.Contains(err.Error(), "no network") || !strings.Contains(err.Error(), "unshare") {
 		t.Errorf("error %v", err)
 	}
 	if img, ok := Find(cache, "6.12"); !ok || img.Digest != "abc" {
