@@ -73,8 +73,17 @@ func removeExits(directory string) (changes int, err error) {
 		return 0, err
 	}
 	defer k.Close()
-	err = errors.Join(mptcp.TurnOff(filepath.Join(directory, pathManagerFile)), k.Remove())
-	return changes, err
+	return changes, takeBack(k, filepath.Join(directory, pathManagerFile))
+}
+
+// takeBack makes the kernel's state what it was without exits. saved is where the path manager there was is kept.
+func takeBack(k *route.Kernel, saved string) error {
+	err := mptcp.TurnOff(saved)
+	addresses, failed := k.Addresses()
+	if len(addresses) > 0 {
+		failed = mptcp.Release(addresses)
+	}
+	return errors.Join(err, failed, k.Remove())
 }
 
 // Cleanup removes what a plait with this control socket has left that was killed, and says how many routes, rules and addresses these were. What the lever

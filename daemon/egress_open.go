@@ -24,7 +24,7 @@ func (x *exits) openKernel(directory string) error {
 		addresses = append(addresses, e.Addresses...)
 	}
 	kernel, err := route.Open(route.Config{Exits: x.config.Exits, Interface: x.config.Interface, TunnelSource: x.config.Address,
-		Memory: filepath.Join(directory, "tunnel-source"), Journal: x.note})
+		Memory: filepath.Join(directory, tunnelSourceFile), Journal: x.note})
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, "path-manager"), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), ration: newRation(fmt.Sprintf("plait egress log has the latest %d", journalLength)), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), ration: newRation(fmt.Sprintf("plait egress log has the latest %d", journalLength)), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside, x.asking, x.overdue, x.undone = map[putAside]bool{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1)
 	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember(), time.Now()), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, moved: c.MovedPercent == 0, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
@@ -124,7 +124,7 @@ func (x *exits) close() error {
 	if x.kernel == nil {
 		return err
 	}
-	err = errors.Join(err, mptcp.TurnOff(x.saved), x.kernel.Remove())
+	err = errors.Join(err, takeBack(x.kernel, x.saved))
 	x.kernel.Close()
 	x.kernel = nil
 	return err

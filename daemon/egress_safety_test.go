@@ -368,3 +368,22 @@ func TestEgressKilledAnywhere(t *testing.T) {
 	s.cleanup(p)
 	s.same("after plait down", before)
 }
+
+// Connections go on without the exits before plait down takes their addresses, also when it is for what a killed plait has left. Subflows on addresses that are gone
+// would hold up the connection, and it would keep them for ever.
+func TestEgressDown(t *testing.T) {
+	s := newService(t)
+	for what, down := range map[string]func(*process){
+		"plait down":         func(p *process) { _, err := p.Stop(t.Context()); s.must(err); s.must(p.cmd.Wait()) },
+		"killed, plait down": func(p *process) { p.kill(); s.cleanup(p) },
+	} {
+		_, _, last := s.seen()
+		p := s.tells(On)
+		st := s.begin(serverAddress)
+		s.eventually(20*time.Second, "packets to a SID", func() bool { _, _, now := s.seen(); return now.After(last) })
+		down(p)
+		s.has(false, "ss -Htn", ".*2001:db8:1::[ab]\\]:")
+		s.wentOn(what, st)
+		st.end()
+	}
+}

@@ -238,6 +238,29 @@ func TestManagerDiesAndComesBack(t *testing.T) {
 	orphan.finish()
 }
 
+// Before the exits' addresses go, connections go on without them: as they began, and not as a backup.
+func TestRelease(t *testing.T) {
+	for name, address := range map[string]string{"IPv4-mapped": "10.77.0.2:80", "IPv6": "[fd77::2]:80"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "20mbit")
+			at := netip.MustParseAddrPort(address).Addr()
+			w.reachExactly(ExitAddress{Addr: exitAddr(1, at.Is6())}, ExitAddress{Addr: exitAddr(2, at.Is6())}, ExitAddress{Addr: at, Backup: true})
+			s, stop := w.serve()
+			w.listen("tcp", "[::]:80")
+			d := w.fetch(address, 10_000_000, true)
+			w.subflows(s, 3)
+			d.more(1_000_000)
+			stop()
+			w.in(w.server, func() error { return Release([]netip.Addr{exitAddr(1, at.Is6()), exitAddr(2, at.Is6())}) })
+			left := w.inventory().connections[0].Subflows
+			if len(left) != 1 || left[0].addr() != at || left[0].Backup {
+				t.Errorf("left are %+v, want the first subflow, which is no backup any more", left)
+			}
+			d.finish()
+		})
+	}
+}
+
 // A client that does not speak MPTCP is served as ever, and counted.
 func TestPlainClient(t *testing.T) {
 	w := newWorld(t, "20mbit")

@@ -223,6 +223,15 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	return f.err()
 }
 
+// Addresses lists those of exits that there are, whichever process made them.
+func (k *Kernel) Addresses() (all []netip.Addr, err error) {
+	have, err := k.readEnds()
+	for _, a := range sortedAddresses(have.addresses) {
+		all = append(all, a.address)
+	}
+	return all, err
+}
+
 // Remove takes back everything of plait's, whichever process made it.
 func (k *Kernel) Remove() error {
 	have, err := k.read()
