@@ -108,6 +108,33 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// What is explained are the services that connections of the client can have: of rules by prefix the longest, and with that none by cgroup and not the rest's.
+func TestExplainsServices(t *testing.T) {
+	rule := func(of Selection, name string, s egress.Strategy) ServiceRule {
+		of.Selector = name
+		return ServiceRule{of, Service{s, 5}}
+	}
+	within := func(prefix string) Selection {
+		return Selection{Prefixes: []netip.Prefix{netip.MustParsePrefix(prefix)}}
+	}
+	port, cgroup := rule(Selection{Ports: []uint16{443}}, "port", egress.Cheap), rule(Selection{Cgroups: []uint64{7}}, "cgroup", egress.Steady)
+	short, long, elsewhere := rule(within("2001:db8::/32"), "short", egress.Steady), rule(within("2001:db8:c::/48"), "long", egress.Cheap), rule(within("2001:db9::/32"), "elsewhere", egress.Cheap)
+	for want, rules := range map[string][]ServiceRule{
+		"throughput":                            nil,
+		"throughput, port cheap, cgroup steady": {port, elsewhere, cgroup},
+		"short steady, port cheap":              {cgroup, port, short},
+		"long cheap":                            {short, long},
+	} {
+		var got []string
+		for _, s := range choosing(t, Service{egress.Throughput, 5}, rules...).explain(chooser).Services {
+			got = append(got, strings.TrimSpace(s.Selector+" "+string(s.Strategy)))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("explained are %q, want %q", got, want)
+		}
+	}
+}
+
 // An exit that loses packets of a stream stands by until data waits for the others.
 func TestSpare(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})

@@ -59,10 +59,7 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	if len(ways) == 0 {
 		return out
 	}
-	for _, r := range append([]ServiceRule{{Service: x.config.Service}}, x.config.Rules...) {
-		if len(r.Prefixes) > 0 && !slices.ContainsFunc(r.Prefixes, func(p netip.Prefix) bool { return p.Contains(client) }) {
-			continue
-		}
+	for _, r := range x.services.ofClient(client) {
 		carry, why := x.carriers(client, ways, out.Main, r.Strategy)
 		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why})
 	}

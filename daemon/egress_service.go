@@ -35,16 +35,40 @@ func (s *services) of(p mptcp.Peer) Service {
 	if i, ok := s.byPort[p.Own.Port()]; ok {
 		return s.rules[i].Service
 	}
-	for bits := p.Client.BitLen(); bits >= 0 && len(s.prefixes) > 0; bits-- {
-		prefix, _ := p.Client.Prefix(bits) // of no such length there is none
-		if i, ok := s.prefixes[prefix]; ok {
-			return s.rules[i].Service
-		}
+	if i := s.byPrefix(p.Client); i >= 0 {
+		return s.rules[i].Service
 	}
 	if i, ok := s.byCgroup[p.Token]; ok {
 		return s.rules[i-1].Service
 	}
 	return s.all
+}
+
+// byPrefix is the rule with the longest prefix that has the client; -1: none has.
+func (s *services) byPrefix(client netip.Addr) int {
+	for bits := client.BitLen(); bits >= 0 && len(s.prefixes) > 0; bits-- {
+		prefix, _ := client.Prefix(bits) // of no such length there is none
+		if i, ok := s.prefixes[prefix]; ok {
+			return i
+		}
+	}
+	return -1
+}
+
+// ofClient are the services connections of a client can have, that of most of them first.
+func (s *services) ofClient(client netip.Addr) []ServiceRule {
+	most := ServiceRule{Service: s.all}
+	prefix := s.byPrefix(client)
+	if prefix >= 0 { // before cgroups, and before all
+		most = s.rules[prefix]
+	}
+	out := []ServiceRule{most}
+	for _, r := range s.rules {
+		if len(r.Ports) > 0 || prefix < 0 && len(r.Cgroups) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // found replaces what is known of connections' cgroups, by what their flows say.
