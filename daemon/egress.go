@@ -27,18 +27,19 @@ const (
 // exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, one of runRoutes, ask at times,
 // and run.
 type exits struct {
-	config  Egress
-	log     io.Writer
-	speaker *bgp.Speaker
-	mptcp   *mptcp.Service  // nil unless the mode is on
-	flows   *flows          // nil if the kernel cannot
-	saved   string          // where the path manager there was is kept
-	memory  string          // where what was found out about prefixes is kept
-	overdue chan mptcp.Ends // flows whose stalls the kernel half cannot tell
-	unseen  string          // why the packets of the interface are not seen; for run's goroutine
-	telling *telling        // until the reflectors have told all; of handle, which the speaker calls one at a time
-	quiet   *time.Timer     // ends then
-	running sync.WaitGroup  // what run starts
+	config    Egress
+	log       io.Writer
+	speaker   *bgp.Speaker
+	mptcp     *mptcp.Service  // nil unless the mode is on
+	flows     *flows          // nil if the kernel cannot
+	saved     string          // where the path manager there was is kept
+	memory    string          // where what was found out about prefixes is kept
+	overdue   chan mptcp.Ends // flows whose stalls the kernel half cannot tell
+	unwatched string          // why the kernel cannot watch flows
+	unseen    string          // why the packets of the interface are not seen; for run's goroutine
+	telling   *telling        // until the reflectors have told all; of handle, which the speaker calls one at a time
+	quiet     *time.Timer     // ends then
+	running   sync.WaitGroup  // what run starts
 
 	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
 	// before mu, and not by what must be quick.

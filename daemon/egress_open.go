@@ -94,6 +94,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 		}
 	}
 	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
+		x.unwatched = firstLine(err)
 		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
 	}
 	if err = keep(daemonKeeps); err == nil { // before anything is heard from the network

@@ -125,6 +125,22 @@ func (x Egress) alone(lacks []mptcp.Lack) string {
 	return fmt.Sprintf("connections have BGP's best path alone: %s; %s", lacks[0].What, lacks[0].Do)
 }
 
+// blind says what the lever goes without because its flows are not watched.
+func (x *exits) blind() string {
+	if x == nil || x.unwatched == "" {
+		return ""
+	}
+	return "flows are not watched, so failures of exits are left to BGP, nothing is compared or spared, and strategy latency, caps, moved_percent and rules by cgroup do nothing: " + x.unwatched
+}
+
+// outlasting warns of a congestion control that would outlast a daemon that is killed.
+func (k *kernel) outlasting() string {
+	if k.linked || !k.takes {
+		return ""
+	}
+	return "this kernel (before 6.4) keeps the congestion control registered if the daemon is killed; plait down removes it"
+}
+
 // untimed warns that nothing is compared, where there is anything to compare.
 func (c Config) untimed(tracing error) string {
 	if tracing == nil || !c.takes() {
@@ -157,9 +173,6 @@ func (d *Daemon) status() Status {
 	if why := d.config.untimed(d.kernel.tracing); why != "" {
 		s.Warnings = append(s.Warnings, why)
 	}
-	if !d.kernel.linked {
-		s.Warnings = append(s.Warnings, "this kernel (before 6.4) keeps the congestion control registered if the daemon is killed; plait down removes it")
-	}
 	counters, err := d.kernel.counters()
 	if err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
@@ -177,7 +190,7 @@ func (d *Daemon) status() Status {
 	if _, err := fallback(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	for _, why := range []string{d.config.Egress.unplugged(), d.config.Egress.alone(mptcp.SwitchedOff())} {
+	for _, why := range []string{d.kernel.outlasting(), d.config.Egress.unplugged(), d.config.Egress.alone(mptcp.SwitchedOff()), d.exits.blind()} {
 		if why != "" {
 			s.Warnings = append(s.Warnings, why)
 		}

@@ -111,6 +111,22 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// What the kernel cannot do is told where it matters: that flows are not watched with the lever alone, that a registration stays where there is one.
+func TestLacking(t *testing.T) {
+	const reason = "attach: use Linux 6.6 or newer"
+	if got := (&exits{unwatched: reason}).blind(); !strings.HasPrefix(got, "flows are not watched, ") || !strings.HasSuffix(got, ": "+reason) {
+		t.Errorf("got %q, want that flows are not watched, and why", got)
+	}
+	if got := (*exits)(nil).blind() + (&exits{}).blind(); got != "" {
+		t.Errorf("got %q without the lever, and where flows are watched", got)
+	}
+	for k, want := range map[*kernel]bool{{linked: true, takes: true}: false, {takes: true}: true, {}: false} {
+		if got := k.outlasting(); (got != "") != want {
+			t.Errorf("linked %v, takes %v: %q", k.linked, k.takes, got)
+		}
+	}
+}
+
 // That nothing can be compared is of no interest where no connection is taken.
 func TestUntimed(t *testing.T) {
 	c, refusal := DefaultConfig(), errors.New("no tracing\nof anything")
