@@ -129,8 +129,9 @@ func checkCgroup(mount string, err error) Check {
 	return Check{"cgroup v2", OK, shownCgroup(mount), ""}
 }
 
-// checkUp says whether plait is up, from whether the kernel knows the congestion control, whether that goes with its process, and whether a daemon answers.
-func checkUp(registered, linked bool, version string, err error) Check {
+// checkUp says whether plait is up, from whether the kernel knows the congestion control, whether that goes with its process, whether somebody has the BGP exits, and
+// whether a daemon answers.
+func checkUp(registered, linked, exits bool, version string, err error) Check {
 	switch {
 	case err == nil:
 		return Check{"plait", OK, "up, version " + version, ""}
@@ -138,6 +139,8 @@ func checkUp(registered, linked bool, version string, err error) Check {
 		return Check{"plait", Warn, firstLine(err), "run this as root, on the host plait is on"}
 	case registered && linked:
 		return Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}
+	case exits:
+		return Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH"}
 	case registered:
 		return Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}
 	}
@@ -253,7 +256,7 @@ func Doctor(control string) []Check {
 	if err == nil {
 		acks, _ = Client(control).Ackpath("") // one of an older version knows nothing of it
 	}
-	checks = append(checks, checkUp(registered(), linked, s.Version, err))
+	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
 	checks = append(checks, checkLevers(privileged, acks, err == nil)...)
 	return append(checks,
 		checkDefault(setting(current)),

@@ -94,18 +94,19 @@ func TestCheckKernel(t *testing.T) {
 func TestCheckUp(t *testing.T) {
 	down := fmt.Errorf("ask: %w", ErrNotRunning)
 	for _, c := range []struct {
-		registered, linked bool
-		err                error
-		want               Check
+		registered, linked, exits bool
+		err                       error
+		want                      Check
 	}{
-		{true, true, nil, Check{"plait", OK, "up, version 1.2.3", ""}},
-		{false, true, down, Check{"plait", OK, "not up", ""}},
-		{true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}},
-		{true, false, down, Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}},
-		{true, true, errors.New("permission denied\nx"), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
+		{true, true, true, nil, Check{"plait", OK, "up, version 1.2.3", ""}},
+		{false, true, false, down, Check{"plait", OK, "not up", ""}},
+		{true, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}},
+		{true, false, false, down, Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}},
+		{false, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH"}},
+		{true, true, false, errors.New("permission denied\nx"), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
 	} {
-		if got := checkUp(c.registered, c.linked, "1.2.3", c.err); got != c.want {
-			t.Errorf("registered %v, linked %v, %v:\ngot  %+v\nwant %+v", c.registered, c.linked, c.err, got, c.want)
+		if got := checkUp(c.registered, c.linked, c.exits, "1.2.3", c.err); got != c.want {
+			t.Errorf("registered %v, linked %v, exits %v, %v:\ngot  %+v\nwant %+v", c.registered, c.linked, c.exits, c.err, got, c.want)
 		}
 	}
 }

@@ -345,6 +345,16 @@ func TestOneHasExits(t *testing.T) {
 		}
 		s.same(what, installed)
 	}
+	locked := func(want bool) {
+		t.Helper()
+		s.in(func() error {
+			if got := exitsLocked(); got != want {
+				t.Errorf("the exits are locked: %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	locked(true)
 	other := filepath.Join(s.dir, "other")
 	_, err := s.try(other, fmt.Sprintf(egressSection, Observe))
 	refused("another plait up", err)
@@ -355,6 +365,7 @@ func TestOneHasExits(t *testing.T) {
 		s.in(func() error { _, err = Cleanup(other, true); return nil })
 		return err == nil
 	})
+	locked(false)
 }
 
 // Where flows cannot be watched nothing is compared. What was noted of connections goes all the same, and so does what a plait before this one decided.

@@ -13,6 +13,8 @@ import (
 // errLocked is why a lock cannot be had.
 var errLocked = errors.New("another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down")
 
+const lockSuffix = ".lock"
+
 // lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
 // answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
 // opened it.
@@ -20,7 +22,7 @@ func lock(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path+lockSuffix, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
@@ -36,14 +38,37 @@ func lock(path string) (*os.File, error) {
 	return f, nil
 }
 
+// exitsLock is what lockExits locks.
+func exitsLock() (path string, err error) {
+	namespace, err := os.Stat("/proc/thread-self/ns/net")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(defaultControl), fmt.Sprint("exits-", namespace.Sys().(*syscall.Stat_t).Ino)), nil
+}
+
+// exitsLocked says whether somebody has that lock, and makes no file to find out.
+func exitsLocked() bool {
+	path, err := exitsLock()
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(path + lockSuffix)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 // lockExits keeps other plaits from the BGP exits of this network namespace, whatever their control sockets are: they would take each other's routes, rules and
 // addresses for their own.
 func lockExits() (*os.File, error) {
-	namespace, err := os.Stat("/proc/thread-self/ns/net")
+	path, err := exitsLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock the BGP exits of this network namespace: %w", err)
 	}
-	held, err := lock(filepath.Join(filepath.Dir(defaultControl), fmt.Sprint("exits-", namespace.Sys().(*syscall.Stat_t).Ino)))
+	held, err := lock(path)
 	if errors.Is(err, errLocked) {
 		err = errors.New("another plait has the BGP exits of this network namespace, with another control socket: end that one with plait down --control PATH")
 	}
