@@ -30,7 +30,7 @@ const (
 	goodAfter = time.Minute
 )
 
-// Flow is what the policy remembers of one slow subflow. The zero value is of a new one.
+// Flow is what the policy remembers of one slow subflow and one quick path. The zero value is of a new one.
 type Flow struct {
 	copying  bool
 	since    time.Time // it is copied
@@ -116,6 +116,9 @@ func worth(ratio float64, f Facts) (why string, ok bool) {
 	return f.trips(), true
 }
 
+// Pauses says whether copying, or asking, has ended for a while.
+func (s *Flow) Pauses(now time.Time) bool { return !s.pause.over(now) }
+
 // stop ends copying, or asking, for a while.
 func (s *Flow) stop(now time.Time, why string) Decision {
 	if s.copying && now.Sub(s.since) >= goodAfter {
@@ -158,7 +161,7 @@ func (s *Flow) judge(now time.Time, f Facts) string {
 // Decide says what to do with a slow subflow and one quick path. It is called whenever something is new, and once a second at least. ratio is that of the
 // configuration.
 func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
-	if !s.pause.over(now) {
+	if s.Pauses(now) {
 		return Decision{Because: fmt.Sprintf("%s; tried again in %v", s.because, s.pause.until.Sub(now).Round(time.Second))}
 	}
 	if s.copying {

@@ -68,3 +68,50 @@ func TestAckReceiverMany(t *testing.T) {
 		}
 	}
 }
+
+// When copies over one quick link end, another one is taken at once, after the sender was asked over it; a link to which they were ended stays in its pause.
+func TestAckReceiverThirdLink(t *testing.T) {
+	r, k, _, flows, _ := newAckRig(t)
+	*flows = append(*flows, subflow("10.0.2.1:1002", "127.0.0.1:443", 2, "cubic"))
+	now := time.Unix(1000, 0)
+	r.look(now)
+	link := func(index int, rtt time.Duration) {
+		for k, w := range r.ways {
+			if k.link == index {
+				w.Way = ackpath.Way{}
+				if rtt > 0 {
+					w.Ask(now.Add(-rtt), 1)
+					w.Answered(now, 1, true)
+				}
+			}
+		}
+	}
+	f := r.flows[flowKey((*flows)[0].Ends())]
+	agree := func() {
+		f.told, f.answers = ackpath.Told{Name: f.name, State: ackpath.Known}, f.answers+1
+	}
+	copied := func(what string, over int) {
+		t.Helper()
+		now = now.Add(100 * time.Millisecond)
+		r.look(now)
+		if got := int(k.routes[flowKey(f.ends)].Ifindex); got != over {
+			t.Errorf("%s: copied over %d, want %d (0: not at all); %s", what, got, over, f.decision.Because)
+		}
+	}
+	link(2, 300*time.Millisecond)
+	link(3, 20*time.Millisecond)
+	link(4, 40*time.Millisecond)
+	copied("before the sender agrees", 0)
+	agree()
+	copied("the quickest link", 3)
+	link(3, 0)
+	copied("the quickest link is silent", 0)
+	copied("before the sender agrees over the other", 0)
+	agree()
+	copied("the other link", 4)
+	link(3, 20*time.Millisecond)
+	link(4, 0)
+	copied("the other is silent as well", 0)
+	agree()
+	copied("the first link answers again, and pauses", 0)
+}

@@ -46,7 +46,7 @@ type ackWay struct {
 
 // ackFlow is a subflow of a connection with more than one link.
 type ackFlow struct {
-	policy   ackpath.Flow
+	policies map[wayKey]*ackpath.Flow // by quick way: what ends copies over one says nothing of another
 	ends     mptcp.Ends
 	name     ackpath.Name
 	slow     wayKey
@@ -68,6 +68,11 @@ func (f *ackFlow) isNew(now time.Time) bool { return now.Sub(f.began) < newFor }
 // due says whether the sender is to be asked about the flow apart from regular hellos.
 func (f *ackFlow) due(now time.Time) bool {
 	return f.asked.IsZero() || f.isNew(now) && !f.decision.Copy && now.Sub(f.asked) >= askAgain
+}
+
+// unask makes the flow one of which the sender has said nothing yet.
+func (f *ackFlow) unask() {
+	f.told, f.asked = ackpath.Told{Name: f.name, Copies: f.told.Copies, Late: f.told.Late}, time.Time{}
 }
 
 // ackReceiver is the lever ackpath on a host that receives. Goroutines: run, heed, and one for each socket of hellos.
@@ -181,19 +186,29 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 	return connections
 }
 
-// quickest picks the way whose link is another and whose round trip is the shortest. One that is in use is kept.
-func (r *ackReceiver) quickest(f *ackFlow, all []placed) (best wayKey) {
+// quickest picks the way whose link is another and whose round trip is the shortest. One that is in use is kept; one on which copies of the flow pause gives way to any other
+// that is quicker than the flow's own.
+func (r *ackReceiver) quickest(now time.Time, f *ackFlow, all []placed) wayKey {
+	var best, free wayKey
+	quicker := func(k, than wayKey) bool {
+		w, t := r.ways[k], r.ways[than]
+		return t == nil || w.RTT() > 0 && (t.RTT() == 0 || w.RTT() < t.RTT())
+	}
 	for _, p := range all {
-		w, b := r.ways[p.way], r.ways[best]
-		switch {
-		case p.way.link == f.slow.link:
-		case f.copied != nil && p.way == f.quick:
+		if p.way.link == f.slow.link {
+			continue
+		}
+		if f.copied != nil && p.way == f.quick {
 			return p.way
-		case b == nil || w.RTT() > 0 && (b.RTT() == 0 || w.RTT() < b.RTT()):
+		}
+		if quicker(p.way, best) {
 			best = p.way
 		}
+		if policy := f.policies[p.way]; (policy == nil || !policy.Pauses(now)) && quicker(p.way, f.slow) && quicker(p.way, free) {
+			free = p.way
+		}
 	}
-	return best
+	return cmp.Or(free, best)
 }
 
 // decide has the policy decide for each subflow of a connection.
@@ -207,12 +222,13 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		key := flowKey(ends)
 		f := r.flows[key]
 		if f == nil {
-			f = &ackFlow{ends: ends, began: now}
+			f = &ackFlow{policies: map[wayKey]*ackpath.Flow{}, ends: ends, began: now}
 			r.flows[key] = f
 		}
 		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID}
-		if quick := r.quickest(f, all); quick != f.quick {
-			f.quick, f.asked = quick, time.Time{}
+		if quick := r.quickest(now, f, all); quick != f.quick {
+			f.quick = quick
+			f.unask()
 		}
 		slow, quick := r.ways[f.slow], r.ways[f.quick]
 		if token == 0 || quick == nil {
@@ -222,7 +238,12 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		if f.copied != nil {
 			f.sent = r.kernel.copies(key)
 		}
-		f.decision = f.policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, New: f.isNew(now), SlowLink: slow.link.name, QuickLink: quick.link.name,
+		policy := f.policies[f.quick]
+		if policy == nil {
+			policy = &ackpath.Flow{}
+			f.policies[f.quick] = policy
+		}
+		f.decision = policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, New: f.isNew(now), SlowLink: slow.link.name, QuickLink: quick.link.name,
 			Answer: f.answers, Told: f.told, Sent: f.sent, Observe: r.mode != On})
 		if !f.decision.Ask {
 			f.asked = time.Time{}
@@ -243,7 +264,8 @@ func (r *ackReceiver) act(now time.Time) error {
 			copied := f.copied != nil
 			problem = cmp.Or(problem, r.end(key, f, because))
 			if copied && r.mode != On { // the sender, which is not asked meanwhile, may say something else by the time the mode is on again
-				f.policy, f.told, f.asked = ackpath.Flow{}, ackpath.Told{Name: f.name, Copies: f.told.Copies, Late: f.told.Late}, time.Time{}
+				f.policies = map[wayKey]*ackpath.Flow{}
+				f.unask()
 			}
 			continue
 		}
