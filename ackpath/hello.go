@@ -8,7 +8,7 @@ import (
 // Port is the UDP port on which senders hear hellos and copies, unless configured otherwise.
 const Port = 27528
 
-// MaxFlows is how many flows a hello lists at most. It is 1168 bytes then, and fits the smallest packet every IPv6 link carries.
+// MaxFlows is how many flows a hello lists at most. It is 1232 bytes then, and with its headers the smallest packet every IPv6 link carries.
 const MaxFlows = 64
 
 // What hellos and answers begin with. Copies have the same port and another magic (0x7041, bpf/acks.h).
@@ -22,15 +22,15 @@ const (
 	flagFair = 1 << 0
 
 	headerBytes = 16 // magic, version, kind, flags, number of flows, 2 reserved, nonce
-	flowBytes   = 18 // token, id, state, copies, late, lead
+	flowBytes   = 19 // token, both ids, state, copies, late, lead
 )
 
 // Name is what both ends of a connection call one of its subflows, whatever a NAT on the way makes of its addresses.
 type Name struct {
 	// Token of the sender's end of the connection (RFC 8684 section 3.2).
 	Token uint32
-	// ID of the receiver's address that the subflow uses (RFC 8684 section 3.4).
-	ID uint8
+	// ID of the receiver's address that the subflow uses (RFC 8684 section 3.4), SenderID of the sender's: one that announces addresses has several subflows to each of the receiver's.
+	ID, SenderID uint8
 }
 
 // Hello asks a sender about flows; without flows it measures the round trip.
@@ -47,8 +47,8 @@ type State uint8
 const (
 	Unasked   State = iota
 	Known           // copies are taken for it
-	Unknown         // no connection has this token, or no subflow this id, or the hello did not come from one of the connection's addresses
-	Ambiguous       // several subflows have this id
+	Unknown         // no connection has this token, or no subflow these ids, or the hello did not come from one of the connection's addresses
+	Ambiguous       // several subflows have these ids
 	Unmanaged       // its socket does not use the congestion control plait: nothing would keep it fair
 	Full            // the sender has as many flows as it takes
 	Resting         // copies are taken for it, and its window would gain nothing from them now
@@ -66,7 +66,7 @@ func (s State) String() string {
 	case Unknown:
 		return "the sender knows no such subflow, or the hello reached it from an address that the connection has not got (NAT with several addresses)"
 	case Ambiguous:
-		return "the sender has several subflows to this address of the connection, and cannot tell whose copies these would be"
+		return "the sender has several subflows between these two addresses of the connection, and cannot tell whose copies these would be"
 	case Unmanaged:
 		return "the sender's socket does not use the congestion control plait (held out, chosen by the application, or given back): nothing would keep it fair"
 	case Full:
@@ -105,8 +105,8 @@ func (h Hello) Append(b []byte) []byte {
 	b = appendHeader(b, kindHello, 0, len(h.Flows), h.Nonce)
 	for _, n := range h.Flows {
 		b = binary.BigEndian.AppendUint32(b, n.Token)
-		b = append(b, n.ID)
-		b = append(b, make([]byte, flowBytes-5)...)
+		b = append(b, n.ID, n.SenderID)
+		b = append(b, make([]byte, flowBytes-6)...)
 	}
 	return b
 }
@@ -120,7 +120,7 @@ func (a Answer) Append(b []byte) []byte {
 	b = appendHeader(b, kindAnswer, flags, len(a.Flows), a.Nonce)
 	for _, t := range a.Flows {
 		b = binary.BigEndian.AppendUint32(b, t.Token)
-		b = append(b, t.ID, byte(t.State))
+		b = append(b, t.ID, t.SenderID, byte(t.State))
 		b = binary.BigEndian.AppendUint32(b, t.Copies)
 		b = binary.BigEndian.AppendUint32(b, t.Late)
 		b = binary.BigEndian.AppendUint32(b, t.LeadUs)
@@ -147,7 +147,7 @@ func parse(b []byte, kind byte) (nonce uint64, flags byte, flows [][]byte, err e
 	return binary.BigEndian.Uint64(b[8:]), b[4], flows, nil
 }
 
-func nameOf(b []byte) Name { return Name{binary.BigEndian.Uint32(b), b[4]} }
+func nameOf(b []byte) Name { return Name{binary.BigEndian.Uint32(b), b[4], b[5]} }
 
 // ParseHello decodes what a receiver sent.
 func ParseHello(b []byte) (h Hello, err error) {
@@ -170,7 +170,7 @@ func ParseAnswer(b []byte) (a Answer, err error) {
 	}
 	a.Nonce, a.Fair = nonce, flags&flagFair != 0
 	for _, f := range flows {
-		a.Flows = append(a.Flows, Told{nameOf(f), State(f[5]), binary.BigEndian.Uint32(f[6:]), binary.BigEndian.Uint32(f[10:]), binary.BigEndian.Uint32(f[14:])})
+		a.Flows = append(a.Flows, Told{nameOf(f), State(f[6]), binary.BigEndian.Uint32(f[7:]), binary.BigEndian.Uint32(f[11:]), binary.BigEndian.Uint32(f[15:])})
 	}
 	return a, nil
 }

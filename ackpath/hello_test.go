@@ -10,9 +10,9 @@ import (
 func TestHello(t *testing.T) {
 	full := Hello{Nonce: 1 << 63}
 	for i := range MaxFlows {
-		full.Flows = append(full.Flows, Name{uint32(i) << 24, uint8(i)})
+		full.Flows = append(full.Flows, Name{uint32(i) << 24, uint8(i), uint8(i) + 1})
 	}
-	for _, h := range []Hello{{Nonce: 7}, {Nonce: 8, Flows: []Name{{0xdeadbeef, 255}}}, full} {
+	for _, h := range []Hello{{Nonce: 7}, {Nonce: 8, Flows: []Name{{0xdeadbeef, 255, 97}}}, full} {
 		b := h.Append(nil)
 		got, err := ParseHello(b)
 		if err != nil || !reflect.DeepEqual(got, h) {
@@ -37,7 +37,7 @@ func TestHello(t *testing.T) {
 
 // What is no hello of this version is refused, with the reason.
 func TestHelloRefused(t *testing.T) {
-	good := Hello{Nonce: 7, Flows: []Name{{1, 2}}}.Append(nil)
+	good := Hello{Nonce: 7, Flows: []Name{{1, 2, 3}}}.Append(nil)
 	with := func(i int, v byte) []byte {
 		b := bytes.Clone(good)
 		b[i] = v
@@ -52,9 +52,9 @@ func TestHelloRefused(t *testing.T) {
 		{"copy", with(1, 0x41), "no hello"},
 		{"version", with(2, 2), "version 2, expected 1"},
 		{"answer", with(3, kindAnswer), "kind 2"},
-		{"more flows than bytes", with(5, 2), "kind 1 with 2 flows in 34 bytes"},
+		{"more flows than bytes", with(5, 2), "kind 1 with 2 flows in 35 bytes"},
 		{"too many flows", append(with(5, MaxFlows+1), make([]byte, MaxFlows*flowBytes)...), "65 flows"},
-		{"cut", good[:len(good)-1], "33 bytes"},
+		{"cut", good[:len(good)-1], "34 bytes"},
 	} {
 		if _, err := ParseHello(c.b); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
@@ -67,8 +67,8 @@ func TestHelloRefused(t *testing.T) {
 
 // Nothing from the network ends the daemon, and what is understood is what was said.
 func FuzzHello(f *testing.F) {
-	f.Add(Hello{Nonce: 7, Flows: []Name{{1, 2}, {3, 4}}}.Append(nil))
-	f.Add(Answer{Nonce: 7, Fair: true, Flows: []Told{{Name{1, 2}, Known, 3, 4, 5}}}.Append(nil))
+	f.Add(Hello{Nonce: 7, Flows: []Name{{1, 2, 3}, {4, 5, 6}}}.Append(nil))
+	f.Add(Answer{Nonce: 7, Fair: true, Flows: []Told{{Name{1, 2, 3}, Known, 3, 4, 5}}}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := ParseHello(b)
 		if err == nil {

@@ -415,7 +415,7 @@ static __always_inline struct plait_flow_key *name_of(struct __sk_buff *skb, __u
 	if (!load(skb, *bytes, &udp, sizeof(udp)) || udp.destination != bpf_htons(plait_ack_port))
 		return 0;
 	*bytes += sizeof(udp);
-	if (!load(skb, *bytes, &ack, sizeof(ack)) || ack.magic[0] != PLAIT_ACK_MAGIC0 || ack.magic[1] != PLAIT_ACK_MAGIC1 || ack.version != PLAIT_ACK_VERSION)
+	if (!load(skb, *bytes, &ack, sizeof(ack)) || ack.magic[0] != PLAIT_ACK_MAGIC0 || ack.magic[1] != PLAIT_ACK_MAGIC1)
 		return 0;
 	*bytes += sizeof(ack);
 	if (!load(skb, *bytes, &first, 1) || (first >> 4 != 4 && first >> 4 != 6))
@@ -425,6 +425,7 @@ static __always_inline struct plait_flow_key *name_of(struct __sk_buff *skb, __u
 		*decapsulate = four ? BPF_F_ADJ_ROOM_DECAP_L3_IPV6 : BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
 	name.token = bpf_ntohl(ack.token);
 	name.id = ack.id;
+	name.sender_id = ack.sender_id;
 	return bpf_map_lookup_elem(&plait_ack_names, &name);
 }
 

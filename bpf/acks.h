@@ -11,12 +11,12 @@
 /* What is in front of a copied packet, behind UDP's header. */
 struct plait_ack_header {
 	__u8 magic[2];
-	__u8 version;
-	__u8 id; /* of the copying host's address in the connection */
+	__u8 id;	/* of the copying host's address in the connection */
+	__u8 sender_id; /* of the address at the host the copy goes to */
 	__u32 token; /* of the MPTCP connection at the host the copy goes to; network order */
 };
 
-enum { PLAIT_ACK_MAGIC0 = 0x70, PLAIT_ACK_MAGIC1 = 0x41, PLAIT_ACK_VERSION = 1 };
+enum { PLAIT_ACK_MAGIC0 = 0x70, PLAIT_ACK_MAGIC1 = 0x41 };
 
 /* How a flow's ACKs are copied. */
 struct plait_ack_route {
@@ -32,8 +32,9 @@ struct plait_ack_route {
 	__u16 source_port;
 	__u16 destination_port;
 	__u8 id;
+	__u8 sender_id;
 	__u8 rests; /* 1: the sender has no use for copies now; a few keep its measurement of them */
-	__u8 pad[2];
+	__u8 pad;
 };
 
 /* How a copy tells which socket it is for, and where it must come from: whoever sends from another address has no part in it. */
@@ -41,7 +42,8 @@ struct plait_ack_name {
 	__u8 from[16]; /* as hellos about it; IPv4 as mapped address */
 	__u32 token;
 	__u8 id;
-	__u8 pad[3];
+	__u8 sender_id;
+	__u8 pad[2];
 };
 
 /*

@@ -34,11 +34,12 @@ type AcksPlaitAckLead struct {
 }
 
 type AcksPlaitAckName struct {
-	_     structs.HostLayout
-	From  [16]uint8
-	Token uint32
-	Id    uint8
-	Pad   [3]uint8
+	_        structs.HostLayout
+	From     [16]uint8
+	Token    uint32
+	Id       uint8
+	SenderId uint8
+	Pad      [2]uint8
 }
 
 type AcksPlaitAckNative struct {
@@ -62,8 +63,9 @@ type AcksPlaitAckRoute struct {
 	SourcePort      uint16
 	DestinationPort uint16
 	Id              uint8
+	SenderId        uint8
 	Rests           uint8
-	Pad             [2]uint8
+	Pad             uint8
 }
 
 // Names of all BPF objects in the ELF.

@@ -59,8 +59,8 @@ static __always_inline void inner_headers(const struct plait_ack_route *r, struc
 	udp->length = bpf_htons(bytes + sizeof(*udp) + sizeof(*ack));
 	ack->magic[0] = PLAIT_ACK_MAGIC0;
 	ack->magic[1] = PLAIT_ACK_MAGIC1;
-	ack->version = PLAIT_ACK_VERSION;
 	ack->id = r->id;
+	ack->sender_id = r->sender_id;
 	ack->token = bpf_htonl(r->token);
 }
 

@@ -116,7 +116,7 @@ func (a *ackPrograms) stopCopying(flow bpf.FlowKey) error {
 }
 
 func bpfName(n ackpath.Name, from netip.Addr) bpf.AckName {
-	return bpf.AckName{From: from.As16(), Token: n.Token, Id: n.ID}
+	return bpf.AckName{From: from.As16(), Token: n.Token, Id: n.ID, SenderId: n.SenderID}
 }
 
 func (a *ackPrograms) take(name ackpath.Name, from netip.Addr, flow bpf.FlowKey) error {

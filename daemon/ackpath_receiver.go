@@ -225,7 +225,7 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 			f = &ackFlow{policies: map[wayKey]*ackpath.Flow{}, ends: ends, began: now}
 			r.flows[key] = f
 		}
-		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID}
+		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID, SenderID: p.RemoteID}
 		if quick := r.quickest(now, f, all); quick != f.quick {
 			f.quick = quick
 			f.unask()
@@ -272,7 +272,7 @@ func (r *ackReceiver) act(now time.Time) error {
 		watched[f.slow.link] = true
 		w, socket := r.ways[f.quick], r.sockets[f.quick.helloKey]
 		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link),
-			Token: f.name.Token, Id: f.name.ID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
+			Token: f.name.Token, Id: f.name.ID, SenderId: f.name.SenderID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
 		if f.decision.Rest {
 			to.Rests = 1
 		}

@@ -145,7 +145,7 @@ func (s *ackSender) search(now time.Time) {
 	}
 	s.sockets, s.peers = map[ackpath.Name][]mptcp.Flow{}, map[uint32]map[netip.Addr]bool{}
 	for _, f := range flows {
-		n := ackpath.Name{Token: f.Token, ID: f.RemoteID}
+		n := ackpath.Name{Token: f.Token, ID: f.RemoteID, SenderID: f.LocalID}
 		s.sockets[n] = append(s.sockets[n], f)
 		if s.peers[f.Token] == nil {
 			s.peers[f.Token] = map[netip.Addr]bool{}

@@ -95,6 +95,8 @@ func TestAckSender(t *testing.T) {
 		subflow("[::ffff:192.0.2.1]:443", "[::ffff:203.0.113.7]:5001", 1, "cubic"),
 		subflow("192.0.2.1:443", "203.0.113.7:5002", 2, "plait"), subflow("192.0.2.1:444", "203.0.113.7:5003", 2, "plait"),
 	}
+	flows = append(flows, subflow("192.0.2.97:443", "198.51.100.7:5004", 0, "plait")) // to an address that was announced
+	flows[4].LocalID = 97
 	searches := 0
 	s.list = func() ([]mptcp.Flow, error) { searches++; return flows, nil }
 	s.find = func(mptcp.Flow) (ackLink, error) { return ackLink{index: 4}, nil }
@@ -112,7 +114,7 @@ func TestAckSender(t *testing.T) {
 		}
 		return a
 	}
-	name := func(id uint8) ackpath.Name { return ackpath.Name{Token: 7, ID: id} }
+	name := func(id uint8) ackpath.Name { return ackpath.Name{Token: 7, ID: id, SenderID: id} }
 	for _, c := range []struct {
 		from netip.Addr
 		name ackpath.Name
@@ -282,19 +284,20 @@ func (s *loopbackWay) reply(t *testing.T, r *ackReceiver, hellos int) (asked []a
 // From the first hello to the last copy.
 func TestAckReceiver(t *testing.T) {
 	r, k, sender, flows, log := newAckRig(t)
+	(*flows)[0].RemoteID = 97
 	r.look(time.Now())
 	if asked := sender.reply(t, r, 2); len(asked) != 0 {
 		t.Errorf("asked about %v before a round trip is known", asked)
 	}
 	r.look(time.Now())
-	slow := ackpath.Name{Token: 9, ID: 0}
+	slow := ackpath.Name{Token: 9, ID: 0, SenderID: 97}
 	if asked := sender.reply(t, r, 2); !slices.Equal(asked, []ackpath.Name{slow}) || len(k.routes) != 0 {
 		t.Errorf("asked about %v, want the slow subflow alone; copied are %v, want none before the sender agrees", asked, k.routes)
 	}
 	r.look(time.Now())
 	key := flowKey((*flows)[0].Ends())
 	want := bpf.AckRoute{Source: netip.MustParseAddr("10.0.1.1").As16(), Destination: netip.MustParseAddr("127.0.0.1").As16(), NextHop: netip.MustParseAddr("10.0.0.254").As16(),
-		Ifindex: 3, Token: 9, DestinationPort: r.port, SourcePort: k.routes[key].SourcePort}
+		Ifindex: 3, Token: 9, SenderId: 97, DestinationPort: r.port, SourcePort: k.routes[key].SourcePort}
 	if len(k.routes) != 1 || k.routes[key] != want || want.SourcePort == 0 || !maps.Equal(k.sent, map[int]bool{2: true}) {
 		t.Fatalf("copied are %+v at interfaces %v, want %+v at 2", k.routes, k.sent, want)
 	}

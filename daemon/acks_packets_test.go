@@ -83,12 +83,13 @@ func sum(a, b []byte) uint16 {
 }
 
 func tunnel(from, to netip.Addr, port uint16, id byte, token uint32, inner []byte) []byte {
+	const senderID = 1
 	order := binary.BigEndian
 	udp := make([]byte, 16)
 	order.PutUint16(udp, 40000)
 	order.PutUint16(udp[2:], port)
 	order.PutUint16(udp[4:], uint16(16+len(inner)))
-	udp[8], udp[9], udp[10], udp[11] = 0x70, 0x41, 1, id
+	udp[8], udp[9], udp[10], udp[11] = 0x70, 0x41, id, senderID
 	order.PutUint32(udp[12:], token)
 	return network(from, to, protocolUDP, append(udp, inner...))
 }
@@ -124,7 +125,7 @@ func TestACKCopyTaken(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			key := packet{from: f.s, to: f.nat}.key()
 			una := h.established(t, f.nat, f.s)
-			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3}
+			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3, SenderId: 1}
 			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
 			run := func(data []byte) (verdict uint32, out []byte) {
@@ -257,9 +258,9 @@ func newAckPair(h, far *host, family string) *ackPair {
 	a.there, a.here = key(a.conn), key(a.served)
 	h.must(a.receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(a.there, &bpf.AckRoute{
 		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick.Index),
-		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1,
+		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1, SenderId: 2,
 	}))
-	h.must(a.sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: address(1, 1).As16(), Token: 5, Id: 1}, a.here))
+	h.must(a.sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: address(1, 1).As16(), Token: 5, Id: 1, SenderId: 2}, a.here))
 	h.must(a.sender.Maps[bpf.AcksMapPlaitAckFlows].Put(a.here, &bpf.AckLead{}))
 	return a
 }
