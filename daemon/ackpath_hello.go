@@ -122,6 +122,10 @@ func (r *ackReceiver) answered(now time.Time, k wayKey, a ackpath.Answer) {
 			continue
 		}
 		first = first || f.copied == nil
+		if t.Copies < f.told.Copies {
+			f.before.Copies += f.told.Copies
+			f.before.Late += f.told.Late
+		}
 		f.told = t
 		f.answers++
 	}

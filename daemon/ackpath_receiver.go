@@ -56,6 +56,7 @@ type ackFlow struct {
 	asked    time.Time // about this flow, over the quick way; zero: not yet
 	answers  uint64
 	told     ackpath.Told
+	before   ackpath.Told // copies that arrived, and were late, before the sender counted anew
 	sent     uint64 // copies, since it is copied: the kernel counts anew then
 	earlier  uint64 // copies before
 	copied   *bpf.AckRoute

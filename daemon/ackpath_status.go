@@ -93,7 +93,7 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	out.Copies = r.ended
 	for key, f := range r.flows {
 		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID, Link: r.ways[f.slow].link.name,
-			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.told.Copies, Late: f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
+			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.before.Copies + f.told.Copies, Late: f.before.Late + f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
 		if w := r.ways[f.quick]; w != nil {
 			one.Over = w.link.name
 		}

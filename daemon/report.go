@@ -141,6 +141,14 @@ func (k *kernel) outlasting() string {
 	return "this kernel (before 6.4) keeps the congestion control registered if the daemon is killed; plait down removes it"
 }
 
+// idle says what keeps this host from having connections over several links.
+func (a Ackpath) idle(lacks []mptcp.Lack) string {
+	if a.Mode == Off || len(lacks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no ACKs are copied: %s; %s", lacks[0].What, lacks[0].Do)
+}
+
 // untimed warns that nothing is compared, where there is anything to compare.
 func (c Config) untimed(tracing error) string {
 	if tracing == nil || !c.takes() {
@@ -190,7 +198,8 @@ func (d *Daemon) status() Status {
 	if _, err := fallback(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	for _, why := range []string{d.kernel.outlasting(), d.config.Egress.unplugged(), d.config.Egress.alone(mptcp.SwitchedOff()), d.exits.blind()} {
+	lacks := mptcp.SwitchedOff()
+	for _, why := range []string{d.kernel.outlasting(), d.config.Egress.unplugged(), d.config.Egress.alone(lacks), d.exits.blind(), d.config.Ackpath.idle(lacks)} {
 		if why != "" {
 			s.Warnings = append(s.Warnings, why)
 		}

@@ -97,7 +97,7 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
-// That MPTCP is off is told where the exits are in use.
+// That MPTCP is off is told where the exits are in use, or ACKs are copied.
 func TestAlone(t *testing.T) {
 	lacks := []mptcp.Lack{{What: "MPTCP is switched off", Do: "switch it on", Fatal: true}}
 	want := "connections have BGP's best path alone: MPTCP is switched off; switch it on"
@@ -108,6 +108,12 @@ func TestAlone(t *testing.T) {
 	}
 	if got := (Egress{Mode: On}).alone(nil); got != "" {
 		t.Errorf("with MPTCP: got %q, want nothing", got)
+	}
+	want = "no ACKs are copied: MPTCP is switched off; switch it on"
+	for mode, want := range map[Mode]string{On: want, Observe: want, Off: ""} {
+		if got := (Ackpath{Mode: mode}).idle(lacks); got != want {
+			t.Errorf("ackpath, mode %q: got %q, want %q", mode, got, want)
+		}
 	}
 }
 
