@@ -25,7 +25,7 @@ struct udp_header {
 	__be16 source;
 	__be16 destination;
 	__be16 length;
-	__sum16 checksum; /* 0: none. What is inside has its own (RFC 768; over IPv6 RFC 6935, for tunnels) */
+	__sum16 checksum; /* 0: none, over IPv4 (RFC 768). What is inside has its own, and a NAT in this kernel takes a checksum here for one that a device fills in */
 };
 
 struct tunnel4 {
@@ -64,6 +64,27 @@ static __always_inline void inner_headers(const struct plait_ack_route *r, struc
 	ack->token = bpf_htonl(r->token);
 }
 
+/*
+ * Over IPv6 firewalls drop UDP without a checksum (RFC 8200 section 8.1; RFC 6935 allows it for tunnels). A TCP segment sums up to the complement of its pseudo header, now
+ * or when a device has filled in its checksum, and an IPv4 header to nothing.
+ */
+static __always_inline __sum16 udp6_checksum(struct __sk_buff *skb, struct tunnel6 *t, __u32 bytes)
+{
+	bool four = skb->protocol == bpf_htons(ETH_P_IP);
+	__be32 inner[5], pseudo = bpf_htonl(bytes + sizeof(t->udp) + sizeof(t->ack) + IPPROTO_UDP);
+	__be32 segment = bpf_htonl(bytes - (four ? sizeof(struct ipv4_header) : sizeof(struct ipv6_header)) + IPPROTO_TCP);
+	__u32 sum;
+
+	if (!load(skb, 0, inner, sizeof(inner)))
+		return 0;
+	sum = bpf_csum_diff(&segment, sizeof(segment), &pseudo, sizeof(pseudo), 0);
+	sum = bpf_csum_diff(0, 0, (__be32 *)t->ip.source, sizeof(*t) - __builtin_offsetof(struct tunnel6, ip.source), sum);
+	sum = four ? bpf_csum_diff(inner + 3, 8, 0, 0, sum) : bpf_csum_diff(0, 0, inner, 8, sum);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__sum16)~sum ?: 0xffff;
+}
+
 /* Puts the packet, an inner one of so many bytes, into the tunnel. */
 static __always_inline long wrap4(struct __sk_buff *skb, const struct plait_ack_route *r, __u32 network, __u32 bytes)
 {
@@ -87,6 +108,7 @@ static __always_inline long wrap6(struct __sk_buff *skb, const struct plait_ack_
 	__builtin_memcpy(t.ip.source, r->source, 16);
 	__builtin_memcpy(t.ip.destination, r->destination, 16);
 	inner_headers(r, &t.udp, &t.ack, bytes);
+	t.udp.checksum = udp6_checksum(skb, &t, bytes);
 	return bpf_skb_adjust_room(skb, sizeof(t), BPF_ADJ_ROOM_MAC,
 				   BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_NO_CSUM_RESET) ?:
 		       bpf_skb_store_bytes(skb, network, &t, sizeof(t), 0);
