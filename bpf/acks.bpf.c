@@ -115,7 +115,10 @@ static __noinline int ack_kind(struct __sk_buff *skb, const struct segment *seg,
 	if (seg->payload || (seg->flags & (TCP_FLAG_FIN | TCP_FLAG_SYN | TCP_FLAG_RST | TCP_FLAG_PSH | TCP_FLAG_ACK | TCP_FLAG_URG)) != TCP_FLAG_ACK)
 		return NO_ACK;
 	*tsval = 0;
-	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
+	if (length > 40)
+		return NO_ACK;
+	asm volatile("" : "+r"(length)); /* Linux 7.3's verifier takes in that it is not 0 only where it is bounded already */
+	if (!length || !load(skb, seg->options, o, length))
 		return NO_ACK;
 	for (int i = 0; i < 20 && at < length; i++) {
 		__u8 *option = o + (at & 63), size = option[1];

@@ -168,12 +168,13 @@ func TestEvents(t *testing.T) {
 	holds(t, runFile(t, 2, "testdata/events.yaml", experiment.Options{}))
 }
 
-// The oldest kernel lacks seeds for netem's losses, so the lab emulates the link there. Its guest has the oldest FRR too.
+// Each kernel takes the programs of the levers, which its verifier reads in its own way. The oldest kernel lacks seeds for netem's losses, so the lab emulates the link there. Its guest has the oldest FRR too.
 func TestKernels(t *testing.T) {
 	for _, c := range []struct{ path, kernel string }{
 		{"testdata/lossy.yaml", "6.1"}, {"testdata/lossy.yaml", "7.2"},
 		{"testdata/mptcp.yaml", "6.1"}, {"testdata/mptcp.yaml", "7.2"},
 		{"experiment/egress-rendered.yaml", "6.1"},
+		{"testdata/doctor.yaml", "6.12"}, {"testdata/doctor.yaml", "7.2"},
 	} {
 		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".yaml")+" "+c.kernel, func(t *testing.T) {
 			f := runFile(t, 1, c.path, experiment.Options{Set: []string{`kernel="` + c.kernel + `"`}, Seeds: 1})
