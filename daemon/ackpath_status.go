@@ -61,6 +61,8 @@ type AckWayStatus struct {
 	// RTTMs is the shortest round trip of the last hellos; 0: none is answered.
 	RTTMs float64 `json:"rtt_ms"`
 	Fair  bool    `json:"fair"`
+	// Used by a connection last; nothing is asked since.
+	Used time.Time `json:"used"`
 	// Silent: until then nothing is asked, because nothing was answered.
 	Silent time.Time `json:"silent_until,omitzero"`
 	Lacks  string    `json:"lacks,omitempty"` // why hellos cannot be sent
@@ -104,7 +106,7 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 		out.Flows = append(out.Flows, one)
 	}
 	for k, w := range r.ways {
-		out.Ways = append(out.Ways, AckWayStatus{Link: w.link.name, Source: k.source, Server: k.server, RTTMs: float64(w.RTT()) / 1e6, Fair: w.Fair(), Silent: w.Silent(now), Lacks: w.lacks})
+		out.Ways = append(out.Ways, AckWayStatus{Link: w.link.name, Source: k.source, Server: k.server, RTTMs: float64(w.RTT()) / 1e6, Fair: w.Fair(), Used: w.used, Silent: w.Silent(now), Lacks: w.lacks})
 	}
 	slices.SortFunc(out.Flows, func(a, b AckFlowStatus) int { return cmp.Or(cmp.Compare(a.Token, b.Token), a.Local.Compare(b.Local)) })
 	slices.SortFunc(out.Ways, func(a, b AckWayStatus) int {

@@ -67,7 +67,9 @@ func newAckpathExplain() *cobra.Command {
 // way is a way to a sender in a line.
 func way(w daemon.AckWayStatus, now time.Time) string {
 	name := fmt.Sprintf("%s over %s from %s: ", w.Server, w.Link, w.Source)
-	switch {
+	switch idle := now.Sub(w.Used); {
+	case idle > 2*time.Second: // longer than the time between two looks
+		return name + fmt.Sprintf("no connection for %v", idle.Round(time.Second))
 	case w.Lacks != "":
 		return name + w.Lacks
 	case w.Silent.After(now):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -8,15 +9,21 @@ import (
 	"plait.dev/plait/daemon"
 )
 
-// What there is to know of a receiver without connections, and of a sender that is none.
+// What there is to know of a receiver without connections, and of a sender that is none; and that a way's round trip is an old one.
 func TestPrintAckpath(t *testing.T) {
+	now := time.Now()
+	ways := func(used time.Time) []daemon.AckWayStatus {
+		return []daemon.AckWayStatus{{Link: "lte", Source: netip.MustParseAddr("198.51.100.7"), Server: netip.MustParseAddr("192.0.2.1"), RTTMs: 30, Fair: true, Used: used}}
+	}
 	for want, s := range map[string]daemon.AckpathStatus{
-		"receiver: no MPTCP connection has received": {Mode: daemon.Observe},
-		"copies are not taken: port in use":          {Mode: daemon.Off, Silent: "port in use"},
-		"this kernel can copy no ACKs: no tcx":       {Mode: daemon.On, Lacks: "no tcx"},
+		"receiver: no MPTCP connection has received":                         {Mode: daemon.Observe},
+		"copies are not taken: port in use":                                  {Mode: daemon.Off, Silent: "port in use"},
+		"this kernel can copy no ACKs: no tcx":                               {Mode: daemon.On, Lacks: "no tcx"},
+		"way to 192.0.2.1 over lte from 198.51.100.7: no connection for 25s": {Mode: daemon.On, Ways: ways(now.Add(-25 * time.Second))},
+		"way to 192.0.2.1 over lte from 198.51.100.7: 30.0 ms":               {Mode: daemon.On, Ways: ways(now)},
 	} {
 		var out strings.Builder
-		printAckpath(&out, s, time.Now())
+		printAckpath(&out, s, now)
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%+v: got\n%s\nwant %q", s, out.String(), want)
 		}
