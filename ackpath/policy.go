@@ -93,6 +93,9 @@ func (f Facts) trips() string {
 
 // unanswered is why copies have no use where nobody takes them.
 func (f Facts) unanswered() string {
+	if f.Quick.isNew() {
+		return fmt.Sprintf("the sender has not answered over %s yet", f.QuickLink)
+	}
 	return fmt.Sprintf("the sender does not answer over %s: it runs no plait that takes copies, or a firewall is between", f.QuickLink)
 }
 

@@ -16,6 +16,14 @@ func answered(rtt time.Duration, fair bool) *Way {
 	return w
 }
 
+// silent is a way that was given up.
+func silent() *Way {
+	w := &Way{}
+	for now := begin.Add(-time.Minute); w.Ask(now, 1); now = now.Add(HelloEvery) {
+	}
+	return w
+}
+
 // A way asks once a second, and rests longer and longer while nothing is.
 func TestWay(t *testing.T) {
 	var w Way
@@ -85,7 +93,8 @@ func TestDecideBegin(t *testing.T) {
 		ask, copied bool
 		because     string
 	}{
-		{"nobody answers", &Way{}, &Way{}, 0, Unasked, false, false, "does not answer over lte"},
+		{"nobody has answered yet", &Way{}, &Way{}, 0, Unasked, false, false, "has not answered over lte yet"},
+		{"nobody answers", &Way{}, silent(), 0, Unasked, false, false, "does not answer over lte"},
 		{"not over the slow link", &Way{}, quick, 0, Unasked, false, false, "does not answer over dsl"},
 		{"alike", answered(100*time.Millisecond, true), answered(70*time.Millisecond, true), 0, Unasked, false, false, "less than 1.5 times as long"},
 		{"little to gain", answered(21*time.Millisecond, true), answered(2*time.Millisecond, true), 0, Unasked, false, false, "less than 20.0 ms to gain"},
@@ -141,7 +150,7 @@ func TestDecideStop(t *testing.T) {
 		after   int               // seconds
 		because string
 	}{
-		{"quick path silent", func(f *Facts, _ int) { f.Quick = &Way{} }, 1, "does not answer over lte"},
+		{"quick path silent", func(f *Facts, _ int) { f.Quick = silent() }, 1, "does not answer over lte"},
 		{"unfair by now", func(f *Facts, _ int) { f.Quick = answered(20*time.Millisecond, false) }, 1, "does not correct"},
 		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "less than 1.25 times as long by now"},
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},

@@ -97,6 +97,9 @@ func (w *Way) RTT() time.Duration {
 	return slices.Min(w.rtts)
 }
 
+// isNew says that nothing was answered yet, and that there was time for an answer neither.
+func (w *Way) isNew() bool { return len(w.rtts) == 0 && w.pause.length == 0 }
+
 // Fair says whether the sender answers over this way, and that its congestion control corrects for copies.
 func (w *Way) Fair() bool { return len(w.rtts) > 0 && w.fair }
 

@@ -122,6 +122,9 @@ func (r *ackReceiver) answered(now time.Time, k wayKey, a ackpath.Answer) {
 			continue
 		}
 		first = first || f.copied == nil
+		if f.answers == 0 { // the sender may have taken copies of the subflow before it was forgotten here
+			f.before = ackpath.Told{Copies: -t.Copies, Late: -t.Late}
+		}
 		if t.Copies < f.told.Copies {
 			f.before.Copies += f.told.Copies
 			f.before.Late += f.told.Late

@@ -262,7 +262,7 @@ func (r *ackReceiver) forget(now time.Time) error {
 		if f.seen.Equal(now) {
 			continue
 		}
-		if err := r.end(key, f, "the subflow has ended, or nothing is received"); err != nil {
+		if err := r.end(key, f, "the subflow has ended, nothing is received, or the connection has no other link"); err != nil {
 			problem, f.decision = cmp.Or(problem, err), ackpath.Decision{Because: "it could not be ended"} // at the next look
 			continue
 		}
