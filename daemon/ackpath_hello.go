@@ -137,10 +137,16 @@ func (r *ackReceiver) answered(now time.Time, k wayKey, a ackpath.Answer) {
 	}
 }
 
-// set puts mode and ratio in force.
+// set puts mode and ratio in force. What paused by another ratio is asked about anew.
 func (r *ackReceiver) set(mode Mode, ratio float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, f := range r.flows {
+		if ratio != r.ratio && f.copied == nil {
+			f.policies = map[wayKey]*ackpath.Flow{}
+			f.unask()
+		}
+	}
 	r.mode, r.ratio = mode, ratio
 }
 

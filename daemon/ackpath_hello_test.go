@@ -114,6 +114,10 @@ func TestAckReceiverThirdLink(t *testing.T) {
 	copied("the other is silent as well", 0)
 	agree()
 	copied("the first link answers again, and pauses", 0)
+	r.set(On, 2)
+	copied("another ratio, before the sender agrees", 0)
+	agree()
+	copied("another ratio", 3)
 	f.answers = 0
 	for n, told := range []ackpath.Told{{Copies: 5, Late: 1}, {Copies: 30, Late: 3}, {Copies: 10, Late: 1}, {Copies: 40, Late: 2}} { // it took copies before, and anew
 		told.Name = f.name
