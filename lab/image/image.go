@@ -115,7 +115,7 @@ func Build(ctx context.Context, cache, kernel string) (Image, error) {
 		if ctx.Err() != nil {
 			return Image{}, context.Cause(ctx)
 		}
-		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s\nIt must reach Debian's package archive, and be root or able to make user namespaces (`unshare --user true` tries that).",
+		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s\nIt must reach Debian's package archive, and be root or able to make user namespaces, which `unshare --user true` tries",
 			err, tail(complaint.String(), 15))
 	}
 	if err := pack(archive, temp); err != nil {
