@@ -129,6 +129,18 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// With the lever congestion off nothing says that plait as a whole is, nor of a policy.
+func TestPrintStatusOff(t *testing.T) {
+	for rules, want := range map[int]string{0: "plait 1.2.3, up for 1m30s, congestion off\n", 2: "plait 1.2.3, up for 1m30s, congestion off, 5 % held out, 2 rules\n"} {
+		var out strings.Builder
+		s := standIn{}.Status()
+		s.Mode, s.Rules = daemon.Off, rules
+		if printStatus(&out, s, s.UpSince.Add(90*time.Second), 1, 1); !strings.HasPrefix(out.String(), want) {
+			t.Errorf("got\n%swant %q first", &out, want)
+		}
+	}
+}
+
 // What is printed as the next step reaches this plait.
 func TestPrintUp(t *testing.T) {
 	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {

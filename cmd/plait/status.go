@@ -87,9 +87,20 @@ const (
 	maxSockets  = 20
 )
 
+// chosen says how the congestion control of connections without a rule is chosen. The other levers have modes of their own.
+func chosen(s daemon.Status) string {
+	if s.Mode == daemon.Off {
+		return "congestion off"
+	}
+	return fmt.Sprintf("mode %s, policy %s", s.Mode, s.Policy)
+}
+
 // printStatus draws what plait status and plait top show, with so many rows in its tables.
 func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, sockets int) {
-	fmt.Fprintf(out, "plait %s, up for %s, mode %s, policy %s, %g %% held out", s.Version, now.Sub(s.UpSince).Round(time.Second), s.Mode, s.Policy, s.HoldoutPercent)
+	fmt.Fprintf(out, "plait %s, up for %s, %s", s.Version, now.Sub(s.UpSince).Round(time.Second), chosen(s))
+	if s.Mode != daemon.Off || s.Rules > 0 {
+		fmt.Fprintf(out, ", %g %% held out", s.HoldoutPercent)
+	}
 	if s.Rules > 0 {
 		fmt.Fprintf(out, ", %d rules", s.Rules)
 	}

@@ -74,8 +74,8 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	client := daemon.Client(c.Control)
 	switch s, err := client.Status(); {
 	case err == nil:
-		fmt.Fprintf(out, "plait is up since %s, mode %s, policy %s; plait reload%s reads a changed configuration, plait down%[4]s ends it\n",
-			s.UpSince.Local().Format(time.DateTime), s.Mode, s.Policy, where(c.Control))
+		fmt.Fprintf(out, "plait is up since %s, %s; plait reload%s reads a changed configuration, plait down%[3]s ends it\n",
+			s.UpSince.Local().Format(time.DateTime), chosen(s), where(c.Control))
 		return nil
 	case !errors.Is(err, daemon.ErrNotRunning):
 		return &exit{1, err}
