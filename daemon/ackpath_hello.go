@@ -141,10 +141,12 @@ func (r *ackReceiver) answered(now time.Time, k wayKey, a ackpath.Answer) {
 func (r *ackReceiver) set(mode Mode, ratio float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.flows {
-		if ratio != r.ratio && f.copied == nil {
-			f.policies = map[wayKey]*ackpath.Flow{}
-			f.unask()
+	if ratio != r.ratio {
+		for _, f := range r.flows {
+			if f.copied == nil {
+				f.policies = map[wayKey]*ackpath.Flow{}
+				f.unask()
+			}
 		}
 	}
 	r.mode, r.ratio = mode, ratio

@@ -81,7 +81,7 @@ func takeBack(k *route.Kernel, saved string) error {
 	err := mptcp.TurnOff(saved)
 	addresses, failed := k.Addresses()
 	if len(addresses) > 0 {
-		failed = mptcp.Release(addresses)
+		failed = errors.Join(failed, mptcp.Release(addresses))
 	}
 	return errors.Join(err, failed, k.Remove())
 }
