@@ -35,6 +35,7 @@ type ServiceStatus struct {
 
 // Explanation is what plait egress explain shows.
 type Explanation struct {
+	Client   netip.Addr      `json:"client"`
 	Ways     []WayStatus     `json:"ways"` // the best first
 	Main     string          `json:"main"` // the exit of BGP's best path; empty: none of the configured
 	Services []ServiceStatus `json:"services"`
@@ -47,10 +48,10 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	client = client.Unmap()
-	out := Explanation{Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
+	out := Explanation{Client: client, Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
 	ways := x.plan.Reachable(client)
 	for _, w := range ways {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: w.Route.ASPath, Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
 		if a, ok := x.byExit[w.Exit][client.Is4()]; ok {
 			one.Address = &a
 		}

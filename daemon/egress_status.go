@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +21,7 @@ var errNoEgress = errors.New("this plait chooses no exits: its configuration has
 // maxRoutes is how many routes one answer holds.
 const maxRoutes = 1000
 
-// EgressStatus is how the lever is: `plait egress exits` and `sessions` show it.
+// EgressStatus is how the lever is: `plait egress exits` and `sessions` show it. No list of an answer is nil, which would be null in JSON.
 type EgressStatus struct {
 	Mode Mode `json:"mode"`
 	// Settled: the reflectors have told their routes, and from then on the kernel follows them.
@@ -36,8 +35,15 @@ type EgressStatus struct {
 	Standby int             `json:"standby_routes"`
 	Refused []RefusedStatus `json:"refused"`
 	// MPTCP is there in mode on.
-	MPTCP *mptcp.ServiceStatus `json:"mptcp,omitempty"`
-	// Census counts the connections of servers that listen for MPTCP, now.
+	MPTCP *MPTCPStatus `json:"mptcp,omitempty"`
+}
+
+// MPTCPStatus counts the connections of clients.
+type MPTCPStatus struct {
+	Connections int `json:"connections"` // that clients opened, without plain TCP
+	Subflows    int `json:"subflows"`
+	Announced   int `json:"announced_addresses"` // over all connections
+	// Census is of all connections of servers that listen for MPTCP.
 	Census *mptcp.Census `json:"census,omitempty"`
 }
 
@@ -115,8 +121,9 @@ func (x *exits) name(table uint32) string {
 }
 
 func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
+	out, refused = []SessionStatus{}, []RefusedStatus{}
 	for _, s := range x.speaker.Sessions() {
-		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: s.Agreed, LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: map[string]int{}}
+		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: map[string]int{}}
 		for family, n := range s.Prefixes {
 			if n > 0 {
 				one.Routes[bgp.Family(family).String()] = n
@@ -150,13 +157,13 @@ func (x *exits) summary() *EgressSummary {
 
 // status counts what the plan has.
 func (x *exits) status() EgressStatus {
-	out := EgressStatus{Mode: x.config.Mode}
+	out := EgressStatus{Mode: x.config.Mode, Exits: []ExitStatus{}}
 	out.Sessions, out.Refused = x.sessions()
 	if x.mptcp != nil {
 		s := x.mptcp.Status()
-		out.MPTCP = &s
+		out.MPTCP = &MPTCPStatus{Connections: s.Connections, Subflows: s.Subflows, Announced: s.Announced}
 		if census, err := x.mptcp.Census(); err == nil {
-			out.Census = &census
+			out.MPTCP.Census = &census
 		}
 	}
 	x.mu.Lock()
@@ -170,7 +177,7 @@ func (x *exits) status() EgressStatus {
 		out.Refused = append(out.Refused, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
 	}
 	for _, e := range x.config.Exits {
-		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: e.Addresses, SIDs: map[string]int{}})
+		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}})
 	}
 	if x.flows != nil {
 		traffic := x.measured()
@@ -197,6 +204,7 @@ func (x *exits) status() EgressStatus {
 func (x *exits) entries(within netip.Prefix) (out []RouteStatus, more bool) {
 	x.writing.Lock()
 	defer x.writing.Unlock()
+	out = []RouteStatus{}
 	for e := range x.plan.Entries() {
 		if within.IsValid() && !within.Overlaps(e.Prefix) {
 			continue
@@ -265,7 +273,7 @@ func (x *exits) questions(m *http.ServeMux) {
 	ask("/log", func(*http.Request) (any, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return slices.Clone(x.journal), nil
+		return append([]JournalEntry{}, x.journal...), nil
 	})
 }
 

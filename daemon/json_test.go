@@ -3,6 +3,8 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"regexp"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"plait.dev/plait/congestion"
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/signals"
 )
 
@@ -74,6 +78,22 @@ func TestJSONPages(t *testing.T) {
 		{"congestion/json.md", "## plait doctor", jsonKeys(Check{})},
 		{"congestion/json.md", "## plait replay", append([]string{"at_us", "cookie"}, jsonKeys(congestion.Choice{})...)},
 		{"egress/check.md", "## As JSON", jsonKeys(CheckResult{})},
+		{"egress/json.md", "## Exits and sessions", jsonKeys(EgressStatus{})},
+		{"egress/json.md", "### Sessions", jsonKeys(SessionStatus{})},
+		{"egress/json.md", "### Exits", jsonKeys(ExitStatus{})},
+		{"egress/json.md", "### Traffic", jsonKeys(TrafficStatus{})},
+		{"egress/json.md", "### Refused routes", jsonKeys(RefusedStatus{})},
+		{"egress/json.md", "### MPTCP", jsonKeys(MPTCPStatus{})},
+		{"egress/json.md", "## Routes", jsonKeys(RouteStatus{})},
+		{"egress/json.md", "## Explain", jsonKeys(Explanation{})},
+		{"egress/json.md", "### Ways", jsonKeys(WayStatus{})},
+		{"egress/json.md", "### Services", jsonKeys(ServiceStatus{})},
+		{"egress/json.md", "## Prefixes", jsonKeys(KnownStatus{})},
+		{"egress/json.md", "## Log", jsonKeys(JournalEntry{})},
+		{"ackpath/json.md", "## Status", jsonKeys(AckpathStatus{})},
+		{"ackpath/json.md", "### Subflows", jsonKeys(AckFlowStatus{})},
+		{"ackpath/json.md", "### Ways", jsonKeys(AckWayStatus{})},
+		{"ackpath/json.md", "### Taken", jsonKeys(TakenStatus{})},
 	} {
 		if got := firstKeys(t, c.page, c.behind); !slices.Equal(got, c.keys) {
 			t.Errorf("docs/%s, %s: has the keys\n%q\nwant\n%q", c.page, c.behind, got, c.keys)
@@ -88,5 +108,23 @@ func TestNoNullInStatus(t *testing.T) {
 	h.must(err)
 	if strings.Contains(string(text), "null") {
 		t.Errorf("got %s", text)
+	}
+}
+
+// Nor of the lever egress before anything was told.
+func TestNoNullInEgress(t *testing.T) {
+	plan, err := egress.NewPlan(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &exits{plan: plan, speaker: new(bgp.Speaker)}
+	m := http.NewServeMux()
+	x.questions(m)
+	for _, path := range []string{"", "/routes", "/explain?client=2001:db8::1", "/log"} {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/egress"+path, nil))
+		if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "null") {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
 	}
 }

@@ -25,21 +25,13 @@ func newAckpath() *cobra.Command {
 }
 
 func newAckpathStatus() *cobra.Command {
-	return daemonCommand("status", "List the subflows, the ways to senders, and the subflows that copies are taken for", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
-		s, err := d.Ackpath("")
-		if err == nil {
-			printAckpath(out, s, time.Now())
-		}
-		return err
+	return question("status", "List the subflows, the ways to senders, and the subflows that copies are taken for", (*daemon.ControlClient).Ackpath, func(out io.Writer, s daemon.AckpathStatus) {
+		printAckpath(out, s, time.Now())
 	})
 }
 
 func newAckpathExplain() *cobra.Command {
-	return daemonCommand("explain HOST|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
-		s, err := d.Ackpath(args[0])
-		if err != nil {
-			return err
-		}
+	return question("explain HOST|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", (*daemon.ControlClient).Ackpath, func(out io.Writer, s daemon.AckpathStatus) {
 		for _, f := range s.Flows {
 			fmt.Fprintf(out, "%s-%s over %s: ", f.Local, f.Remote, f.Link)
 			if f.Copied.IsZero() {
@@ -60,7 +52,6 @@ func newAckpathExplain() *cobra.Command {
 		for _, t := range s.Taken {
 			fmt.Fprintf(out, "%s-%s: copies of its ACKs are taken, from %s: %d came, %d were of use, %d late, %.1f ms before their twins\n", t.Local, t.Remote, t.From, t.Copies, t.Used, t.Late, t.LeadMs)
 		}
-		return nil
 	})
 }
 

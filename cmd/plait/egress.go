@@ -26,31 +26,11 @@ func newEgress() *cobra.Command {
 	return c
 }
 
-// daemonCommand is a question to the daemon about a lever.
-func daemonCommand(use, short string, args cobra.PositionalArgs, run func(*daemon.ControlClient, io.Writer, []string) error) *cobra.Command {
-	var f controlFlags
-	c := &cobra.Command{
-		Use: use, Short: short, Args: args,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := run(f.client(), c.OutOrStdout(), args); err != nil {
-				return unanswered(err)
-			}
-			return nil
-		},
-	}
-	f.add(c)
-	return c
+func newEgressExits() *cobra.Command {
+	return question("exits", "List the exits, their routes and SIDs, and what is refused", egressStatus, printExits)
 }
 
-func newEgressExits() *cobra.Command {
-	return daemonCommand("exits", "List the exits, their routes and SIDs, and what is refused", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
-		s, err := d.Egress()
-		if err == nil {
-			printExits(out, s)
-		}
-		return err
-	})
-}
+func egressStatus(d *daemon.ControlClient, _ string) (daemon.EgressStatus, error) { return d.Egress() }
 
 func printExits(out io.Writer, s daemon.EgressStatus) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -86,8 +66,8 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 	}
 	if s.MPTCP != nil {
 		fmt.Fprintf(out, "MPTCP: %d connections of clients, %d subflows, %d addresses announced", s.MPTCP.Connections, s.MPTCP.Subflows, s.MPTCP.Announced)
-		if s.Census != nil {
-			fmt.Fprintf(out, "; %d connections fell back to TCP, %d are TCP from the start", s.Census.Fallback, s.Census.Plain)
+		if census := s.MPTCP.Census; census != nil {
+			fmt.Fprintf(out, "; %d connections fell back to TCP, %d are TCP from the start", census.Fallback, census.Plain)
 		}
 		fmt.Fprintln(out)
 	}
@@ -101,16 +81,11 @@ func printRefused(out io.Writer, s daemon.EgressStatus) {
 }
 
 func newEgressSessions() *cobra.Command {
-	return daemonCommand("sessions", "List the BGP sessions with the route reflectors, and what is refused of what they tell", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
-		s, err := d.Egress()
-		if err != nil {
-			return err
-		}
+	return question("sessions", "List the BGP sessions with the route reflectors, and what is refused of what they tell", egressStatus, func(out io.Writer, s daemon.EgressStatus) {
 		for _, n := range s.Sessions {
 			printSession(out, n)
 		}
 		printRefused(out, s)
-		return nil
 	})
 }
 
@@ -128,11 +103,7 @@ func printSession(out io.Writer, n daemon.SessionStatus) {
 }
 
 func newEgressRoutes() *cobra.Command {
-	return daemonCommand("routes [PREFIX]", "List the routes plait has for a prefix or an address, by exit", cobra.MaximumNArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
-		a, err := d.EgressRoutes(strings.Join(args, ""))
-		if err != nil {
-			return err
-		}
+	return question("routes [PREFIX]", "List the routes plait has for a prefix or an address, by exit", (*daemon.ControlClient).EgressRoutes, func(out io.Writer, a daemon.RoutesAnswer) {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "PREFIX\tEXIT\tTABLE\tTO")
 		for _, r := range a.Routes {
@@ -154,24 +125,16 @@ func newEgressRoutes() *cobra.Command {
 		if a.More {
 			fmt.Fprintln(out, "there are more: name a prefix")
 		}
-		return nil
 	})
 }
 
 func newEgressExplain() *cobra.Command {
-	return daemonCommand("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", cobra.ExactArgs(1), func(d *daemon.ControlClient, out io.Writer, args []string) error {
-		e, err := d.EgressExplain(args[0])
-		if err != nil {
-			return err
-		}
-		printExplanation(out, args[0], e)
-		return nil
-	})
+	return question("explain CLIENT", "Say which exits can reach a client's address, the best first, and why", (*daemon.ControlClient).EgressExplain, printExplanation)
 }
 
-func printExplanation(out io.Writer, client string, e daemon.Explanation) {
+func printExplanation(out io.Writer, e daemon.Explanation) {
 	if len(e.Ways) == 0 {
-		fmt.Fprintf(out, "no exit announces a prefix with %s: its connections stay on the default address\n", client)
+		fmt.Fprintf(out, "no exit announces a prefix with %v: its connections stay on the default address\n", e.Client)
 	}
 	for i, w := range e.Ways {
 		fmt.Fprintf(out, "%d. %s by %v, SID %v, AS path %v: %s\n", i+1, w.Exit, w.Prefix, w.SID, w.ASPath, w.Reason)
@@ -206,14 +169,10 @@ func printExplanation(out io.Writer, client string, e daemon.Explanation) {
 }
 
 func newEgressPrefixes() *cobra.Command {
-	return daemonCommand("prefixes", "List what the exits are worth, by client prefix: connections under a strategy against held-out ones", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
-		known, err := d.EgressPrefixes()
-		if err != nil {
-			return err
-		}
+	return question("prefixes", "List what the exits are worth, by client prefix: connections under a strategy against held-out ones", egressPrefixes, func(out io.Writer, known []daemon.KnownStatus) {
 		if len(known) == 0 {
 			fmt.Fprintln(out, "nothing yet: transfers of 128 KB and more to clients with several exits are measured")
-			return nil
+			return
 		}
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "PREFIX\tSTRATEGY\tMbit/s\tSAMPLES\tHELD OUT Mbit/s\tSAMPLES\tTIME PER BYTE\tSTATE")
@@ -227,8 +186,12 @@ func newEgressPrefixes() *cobra.Command {
 			}
 			fmt.Fprintf(t, "%v\t%s\t%s\t%.0f\t%s\t%.0f\t%s\t%s\n", k.Prefix, k.Strategy, measured(k.ManagedMbps, k.Managed), k.Managed, measured(k.HeldOutMbps, k.HeldOut), k.HeldOut, ratio, state)
 		}
-		return t.Flush()
+		t.Flush()
 	})
+}
+
+func egressPrefixes(d *daemon.ControlClient, _ string) ([]daemon.KnownStatus, error) {
+	return d.EgressPrefixes()
 }
 
 // measured is a value that samples tell; without any there is none.
@@ -240,11 +203,13 @@ func measured(value, samples float64) string {
 }
 
 func newEgressLog() *cobra.Command {
-	return daemonCommand("log", "List the latest changes of the kernel's routing state, with their reasons", cobra.NoArgs, func(d *daemon.ControlClient, out io.Writer, _ []string) error {
-		entries, err := d.EgressLog()
+	return question("log", "List the latest changes of the kernel's routing state, with their reasons", egressLog, func(out io.Writer, entries []daemon.JournalEntry) {
 		for _, e := range entries {
 			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), e.Text)
 		}
-		return err
 	})
+}
+
+func egressLog(d *daemon.ControlClient, _ string) ([]daemon.JournalEntry, error) {
+	return d.EgressLog()
 }

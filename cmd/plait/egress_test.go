@@ -28,7 +28,7 @@ func TestPrintMoved(t *testing.T) {
 	e := daemon.Explanation{Ways: []daemon.WayStatus{{Exit: "a", Prefix: netip.MustParsePrefix("2001:db8:c::/48")}}, Services: []daemon.ServiceStatus{{Carry: []string{"a", "b"}, Reason: "strategy throughput"}}}
 	for _, e.Moved = range []bool{false, true} {
 		var out strings.Builder
-		printExplanation(&out, "2001:db8:c::1", e)
+		printExplanation(&out, e)
 		if got := strings.Contains(out.String(), "connections that begin now: data by BGP's best path alone"); got != e.Moved {
 			t.Errorf("moved %v: got\n%s", e.Moved, out.String())
 		}

@@ -52,28 +52,12 @@ func unanswered(err error) error {
 }
 
 func newStatus() *cobra.Command {
-	var f controlFlags
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "status",
-		Short: "Show what plait does and whether it helps",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := f.client().Status()
-			if err != nil {
-				return unanswered(err)
-			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), s)
-			}
-			printStatus(c.OutOrStdout(), s, time.Now(), maxPrefixes, maxSockets)
-			return nil
-		},
-	}
-	f.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print everything as JSON")
-	return c
+	return question("status", "Show what plait does and whether it helps", askStatus, func(out io.Writer, s daemon.Status) {
+		printStatus(out, s, time.Now(), maxPrefixes, maxSockets)
+	})
 }
+
+func askStatus(d *daemon.ControlClient, _ string) (daemon.Status, error) { return d.Status() }
 
 func writeJSON(out io.Writer, value any) error {
 	e := json.NewEncoder(out)

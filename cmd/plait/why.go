@@ -11,24 +11,10 @@ import (
 )
 
 func newWhy() *cobra.Command {
-	var f controlFlags
-	c := &cobra.Command{
-		Use:   "why SOCKET",
-		Short: "Say why a connection uses its congestion control",
-		Long: "Say why a connection uses its congestion control. SOCKET is one of its ends (192.0.2.1:443 or [2001:db8::1]:443), both\n" +
-			"joined by -, or its cookie as ss -e and plait status show it (sk:1a).",
-		Example: "  plait why 198.51.100.7:50000\n  plait why 192.0.2.1:443-198.51.100.7:50000\n  plait why sk:1a",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := f.client().Why(args[0])
-			if err != nil {
-				return unanswered(err)
-			}
-			printWhy(c.OutOrStdout(), s)
-			return nil
-		},
-	}
-	f.add(c)
+	c := question("why SOCKET", "Say why a connection uses its congestion control", (*daemon.ControlClient).Why, printWhy)
+	c.Long = "Say why a connection uses its congestion control. SOCKET is one of its ends (192.0.2.1:443 or [2001:db8::1]:443), both\n" +
+		"joined by -, or its cookie as ss -e and plait status show it (sk:1a)."
+	c.Example = "  plait why 198.51.100.7:50000\n  plait why 192.0.2.1:443-198.51.100.7:50000\n  plait why sk:1a"
 	return c
 }
 

@@ -162,9 +162,9 @@ func parseSubflow(s diagSocket) (f Subflow, token, flags uint32, err error) {
 
 // Census is how many connections of servers that listen for MPTCP there are at one moment.
 type Census struct {
-	MPTCP    int
-	Fallback int // began as MPTCP and are TCP by now, for instance because something on the way changed the data
-	Plain    int // TCP from the start: the client, or something on the way, does not speak MPTCP
+	MPTCP    int `json:"mptcp"`
+	Fallback int `json:"fallback"` // began as MPTCP and are TCP by now, for instance because something on the way changed the data
+	Plain    int `json:"plain"`    // TCP from the start: the client, or something on the way, does not speak MPTCP
 }
 
 // inventory is all that sock_diag knows of MPTCP in the namespace.

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plait.dev/plait/daemon"
+)
+
+// question is a command that asks the daemon, and shows the answer as text or as JSON. What use names behind the command is its argument, in brackets
+// one that may be left out.
+func question[T any](use, short string, ask func(*daemon.ControlClient, string) (T, error), show func(io.Writer, T)) *cobra.Command {
+	args := cobra.NoArgs
+	switch _, argument, _ := strings.Cut(use, " "); {
+	case strings.HasPrefix(argument, "["):
+		args = cobra.MaximumNArgs(1)
+	case argument != "":
+		args = cobra.ExactArgs(1)
+	}
+	var f controlFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(c *cobra.Command, args []string) error {
+			answer, err := ask(f.client(), strings.Join(args, ""))
+			if err != nil {
+				return unanswered(err)
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), answer)
+			}
+			show(c.OutOrStdout(), answer)
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return c
+}
