@@ -53,7 +53,7 @@ struct {
 	__type(value, struct plait_flow_event);
 } plait_flow_events SEC(".maps");
 
-/* Numbers of rules, by the cgroup's id. */
+/* Numbers of cgroups, by their ids. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);

@@ -177,8 +177,8 @@ func (c Config) Reread(path string) (Config, error) {
 	if next, err = next.Override(c.overrides); err != nil {
 		return c, err
 	}
-	if !reflect.DeepEqual(next.Egress.onServer(), c.Egress.onServer()) {
-		return c, fmt.Errorf("%s: egress takes effect when plait starts: run plait down and plait up", path)
+	if !reflect.DeepEqual(next.Egress.lasting(), c.Egress.lasting()) {
+		return c, fmt.Errorf("%s: all of egress but strategy, holdout_percent, moved_percent, rules, and cost and cap_mbps of exits takes effect when plait starts: run plait down and plait up", path)
 	}
 	if next.Ackpath.Port != c.Ackpath.Port {
 		return c, fmt.Errorf("%s: port of ackpath takes effect when plait starts: run plait down and plait up", path)

@@ -27,6 +27,8 @@ const (
 // choice is what is decided for connections within what the plan allows. It is guarded by exits.mu.
 type choice struct {
 	services  services
+	terms     map[string]egress.Exit // cost and cap of each exit, by its name
+	mostMoved float64                // percent of what this host sends that may leave by other exits than the best path's
 	worth     *egress.Worth
 	full      map[string]bool // exits that carry as much as they may
 	brownouts egress.Brownouts
@@ -36,6 +38,27 @@ type choice struct {
 	// groups are the connections that are compared, by token; forgot is when they were last looked through.
 	groups map[uint32]membership
 	forgot time.Time
+}
+
+func newChoice(c *Egress, worth *egress.Worth) choice {
+	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	ch.services = services{numbers: map[uint64]uint32{}, byCgroup: map[uint32]uint32{}}
+	ch.become(c)
+	return ch
+}
+
+// become takes in what a configuration says of services, costs, caps and shares.
+func (ch *choice) become(c *Egress) {
+	ch.services.become(c)
+	terms := map[string]egress.Exit{}
+	for _, e := range c.Exits {
+		if terms[e.Name] = e; e.CapMbps != ch.terms[e.Name].CapMbps { // whether it is reached is to be seen
+			delete(ch.full, e.Name)
+			delete(ch.turned, e.Name)
+		}
+	}
+	ch.terms, ch.mostMoved = terms, c.MovedPercent
+	ch.moved = ch.moved || c.MovedPercent == 0
 }
 
 // membership says which of the two groups a connection is in, and when that was last of use. It is small, for at 1,000 new connections a second there are 3.6 million.
@@ -66,13 +89,7 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 		if !x.health.Fit(exit, client) {
 			return
 		}
-		c := egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Spared: x.full[exit] || x.brownouts.Spared(exit, client)}
-		for _, e := range x.config.Exits {
-			if e.Name == exit {
-				c.Cost = e.Cost
-			}
-		}
-		out = append(out, c)
+		out = append(out, egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Cost: x.terms[exit].Cost, Spared: x.full[exit] || x.brownouts.Spared(exit, client)})
 	}
 	for _, w := range ways {
 		if _, ok := x.byExit[w.Exit][client.Is4()]; ok || w.Exit == main {
@@ -191,7 +208,8 @@ func (x *exits) runTransfers() error {
 // fill finds exits that carry as much as they may, or no longer do. The caller has x.mu.
 func (x *exits) fill(now time.Time) (changed bool) {
 	traffic := x.traffic.Exits()
-	for _, e := range x.config.Exits {
+	for _, exit := range x.config.Exits { // in their order, not the map's
+		e := x.terms[exit.Name]
 		mbps, was := traffic[e.Name].GoodputBps/1e6, x.full[e.Name]
 		switch {
 		case e.CapMbps == 0 || now.Sub(x.turned[e.Name]) < capFor:
@@ -207,7 +225,7 @@ func (x *exits) fill(now time.Time) (changed bool) {
 			x.turned[e.Name] = now
 		}
 	}
-	share, most := x.traffic.MovedPercent(), x.config.MovedPercent
+	share, most := x.traffic.MovedPercent(), x.mostMoved
 	switch {
 	case !x.moved && share > most:
 		x.moved = true

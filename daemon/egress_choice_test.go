@@ -45,7 +45,7 @@ func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	}
 	x.plan.Apply(told)
 	x.config = c
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(nil, time.Time{}), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = newChoice(&c, egress.NewWorth(nil, time.Time{}))
 	return x
 }
 
@@ -90,7 +90,7 @@ func TestRoles(t *testing.T) {
 		{"all carry", nil, managed, 80, "10+ a+= b+ c+"},
 		{"a held-out connection", nil, heldOut, 80, ""},
 		{"the cheapest, by port", nil, managed, 443, "10- a-= b- c+"},
-		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 3}, nil) }, managed, 80, "10+ a+= b+ c+"},
+		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 1}, nil) }, managed, 80, "10+ a+= b+ c+"},
 		{"by prefix, nothing measured", func() { x.services.prefixes[prefix.Prefixes[0]] = 1 }, managed, 80, "10+ a+= b- c-"},
 		{"another is quicker, too soon", func() { x.measuredRTT(1, 40, 30, 20); x.requicken(time.Now()) }, managed, 80, "10+ a+= b- c-"},
 		{"another is quicker", func() { x.quickest[chooser] = quickExit{"a", time.Now().Add(-stayFor)}; x.requicken(time.Now()) }, managed, 80, "10- a-= b- c+"},

@@ -277,6 +277,11 @@ func TestEgressOn(t *testing.T) {
 	p := s.tells(On)
 	s.installed()
 	s.has(true, pathManager, ".*/(pm_type:1|path_manager:userspace)$")
+	s.reload(p, fmt.Sprintf(egressSection, On)+"  strategy: cheap\n")
+	if e, err := p.EgressExplain("2001:db8:c::1"); err != nil || len(e.Services) != 1 || e.Services[0].Strategy != egress.Cheap {
+		t.Errorf("with another strategy since the reload: %+v, %v", e.Services, err)
+	}
+	s.installed()
 	s.say(s.withdraw(1, "2001:db8:c::/48"))
 	s.has(false, plaitsRoutes, ".* table 11200 ")
 	s.has(true, plaitsRoutes, "2001:db8:c::/48 nhid .* table 11201 ")

@@ -55,7 +55,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), ration: newRation(fmt.Sprintf("plait egress log has the latest %d", journalLength)), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside, x.asking, x.overdue, x.undone = map[putAside]bool{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1)
-	x.choice = choice{services: newServices(&c), worth: egress.NewWorth(x.remember(), time.Now()), full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, moved: c.MovedPercent == 0, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
@@ -87,13 +87,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	for _, e := range c.Exits {
 		sources = append(sources, e.Addresses...)
 	}
-	cgroups := map[uint64]uint32{}
-	for i, r := range c.Rules {
-		for _, id := range r.Cgroups {
-			cgroups[id] = uint32(i + 1)
-		}
-	}
-	if x.flows, err = openFlows(c.Interface, sources, cgroups); err != nil {
+	if x.flows, err = openFlows(c.Interface, sources, x.services.numbers); err != nil {
 		x.unwatched = firstLine(err)
 		x.logf("flows are not measured, and failures of exits are left to BGP: %v", err)
 	}

@@ -12,13 +12,17 @@ type services struct {
 	rules    []ServiceRule
 	byPort   map[uint16]int
 	prefixes map[netip.Prefix]int
-	// byCgroup are the rules of connections that have one by their cgroup: the kernel half finds it with their first packet.
+	cgroups  map[uint32]int // by number
+	// numbers are those of cgroups that rules name, or did: the kernel half keeps that of a connection's cgroup with its first packet. None has two meanings.
+	numbers map[uint64]uint32
+	// byCgroup are the numbers of connections that have one.
 	byCgroup map[uint32]uint32
 	fresh    []netip.Addr // clients of those just found
 }
 
-func newServices(c *Egress) services {
-	s := services{all: c.Service, rules: c.Rules, byPort: map[uint16]int{}, prefixes: map[netip.Prefix]int{}, byCgroup: map[uint32]uint32{}}
+// become puts the services of a configuration in the place of those there are, if any. What is known of connections stays.
+func (s *services) become(c *Egress) {
+	s.all, s.rules, s.byPort, s.prefixes, s.cgroups = c.Service, c.Rules, map[uint16]int{}, map[netip.Prefix]int{}, map[uint32]int{}
 	for i, r := range c.Rules {
 		for _, p := range r.Ports {
 			s.byPort[p] = i
@@ -26,8 +30,13 @@ func newServices(c *Egress) services {
 		for _, p := range r.Prefixes {
 			s.prefixes[p] = i
 		}
+		for _, id := range r.Cgroups {
+			if s.numbers[id] == 0 {
+				s.numbers[id] = uint32(len(s.numbers) + 1)
+			}
+			s.cgroups[s.numbers[id]] = i
+		}
 	}
-	return s
 }
 
 // of goes by the port, then by the longest prefix, then by the nearest cgroup, as rules of congestion do.
@@ -38,8 +47,8 @@ func (s *services) of(p mptcp.Peer) Service {
 	if i := s.byPrefix(p.Client); i >= 0 {
 		return s.rules[i].Service
 	}
-	if i, ok := s.byCgroup[p.Token]; ok {
-		return s.rules[i-1].Service
+	if i, ok := s.cgroups[s.byCgroup[p.Token]]; ok {
+		return s.rules[i].Service
 	}
 	return s.all
 }
@@ -73,8 +82,8 @@ func (s *services) ofClient(client netip.Addr) []ServiceRule {
 
 // found replaces what is known of connections' cgroups, by what their flows say.
 func (s *services) found(byCgroup map[uint32]uint32, clients map[uint32]netip.Addr) {
-	for token, rule := range byCgroup {
-		if s.byCgroup[token] != rule {
+	for token, cgroup := range byCgroup {
+		if s.byCgroup[token] != cgroup {
 			s.fresh = append(s.fresh, clients[token])
 		}
 	}

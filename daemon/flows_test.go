@@ -31,13 +31,18 @@ func (h *host) watches(interfaceName string, from ...netip.Addr) (f *flows) {
 // joined are two hosts, with two addresses of the first on the link between them: out, in.
 func joined(t *testing.T) (h, peer *host) {
 	h = newNamespace(t)
+	return h, h.joined()
+}
+
+// joined is the second one.
+func (h *host) joined() (peer *host) {
 	peer = h.second("-peer")
 	h.ip("-n " + h.ns + " link add out type veth peer name in netns " + peer.ns)
 	for _, one := range []struct{ ns, dev, address string }{{h.ns, "out", "192.0.2.1/24"}, {h.ns, "out", "192.0.2.3/24"}, {peer.ns, "in", "192.0.2.2/24"}} {
 		h.ip("-n " + one.ns + " address add " + one.address + " dev " + one.dev)
 		h.ip("-n " + one.ns + " link set " + one.dev + " up")
 	}
-	return h, peer
+	return peer
 }
 
 // A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.

@@ -137,6 +137,9 @@ func (d *Daemon) reload() error {
 		return err
 	}
 	d.acks.configure(c)
+	if err := d.exits.reload(&c.Egress); err != nil {
+		return err
+	}
 	if err := d.kernel.pass(passRevise); err != nil {
 		return fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", err)
 	}

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plait.dev/plait/egress"
+)
+
+// Services, costs, caps and shares change while plait is up; what sessions, tables and addresses are made of does not.
+func TestRereadEgress(t *testing.T) {
+	text := "congestion:\n" + strings.Replace(egressSection, "%s", "on", 1) + "  rules:\n    - {port: 443, strategy: cheap}\n"
+	inDirectory(t, text)
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		old, new string
+		refused  bool
+	}{
+		{"  rules:\n    - {port: 443, strategy: cheap}\n", "  strategy: latency\n  moved_percent: 30\n  holdout_percent: 1\n", false},
+		{`addresses: "2001:db8:1::a"`, `addresses: "2001:db8:1::a", cost: 7, cap_mbps: 100`, false},
+		{`addresses: "2001:db8:1::a"`, `addresses: "2001:db8:1::d"`, true},
+		{"name: transit-a", "name: transit-c", true},
+		{"mode: on", "mode: observe", true},
+	} {
+		changed := strings.Replace(text, x.old, x.new, 1)
+		if err := os.WriteFile("plait.yaml", []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reread("plait.yaml"); changed == text || (err != nil) != x.refused {
+			t.Errorf("%s: refused: %v, want %v", x.new, err, x.refused)
+		}
+	}
+}
+
+// Connections have what the configuration of now says, those of a cgroup also when its rule is another one by then.
+func TestEgressReload(t *testing.T) {
+	const managed = 500
+	rule := func(s Selection, strategy egress.Strategy) ServiceRule {
+		return ServiceRule{s, Service{strategy, 5}}
+	}
+	port, first, second := Selection{Ports: []uint16{443}}, Selection{Cgroups: []uint64{7}}, Selection{Cgroups: []uint64{8}}
+	x := choosing(t, Service{egress.Throughput, 5}, rule(port, egress.Throughput), rule(first, egress.Throughput), rule(second, egress.Cheap))
+	x.services.found(map[uint32]uint32{managed: x.services.numbers[8]}, nil)
+	expect := func(when, want string) {
+		t.Helper()
+		if got := x.roles(managed, 80); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	expect("at first", "10- a-= b- c+")
+	c := x.config
+	c.Exits = slices.Clone(c.Exits)
+	c.Exits[0].Cost, c.Exits[1].CapMbps = 0, 10
+	c.Rules = []ServiceRule{rule(second, egress.Cheap), rule(first, egress.Throughput)}
+	reload := func() {
+		t.Helper()
+		if err := x.reload(&c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload()
+	expect("with other costs, and the rule at another place", "10+ a+= b- c-")
+	x.full["b"] = true
+	c.Rules = nil
+	reload()
+	expect("without rules", "10+ a+= b- c+")
+	c.Exits = slices.Clone(c.Exits)
+	c.Exits[1].CapMbps = 0
+	reload()
+	expect("without the cap", "10+ a+= b+ c+")
+	c.MovedPercent = 0
+	reload()
+	if !x.moved {
+		t.Error("nothing may leave by other exits, and connections still begin with them")
+	}
+}
+
+// The kernel half tells flows by their cgroups as the configuration numbers them when they begin.
+func TestFlowsOfCgroups(t *testing.T) {
+	h := newHost(t)
+	peer := h.joined()
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	outer := h.group(filepath.Join(h.cgroup, "outer"))
+	inner := h.group(filepath.Join(outer, "inner"))
+	id, err := cgroupID(outer)
+	h.must(err)
+	begin := func() pair {
+		h.enter(inner)
+		defer h.enter(h.cgroup)
+		p, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+		h.must(err)
+		h.Cleanup(p.close)
+		h.transfers("in a cgroup", p)
+		return p
+	}
+	var flows []pair
+	for _, numbers := range []map[uint64]uint32{nil, {id: 3}, {id: 4}, {}} {
+		h.must(f.numberCgroups(numbers))
+		flows = append(flows, begin())
+	}
+	for i, want := range []uint32{0, 3, 4, 0} {
+		if s, ok := f.stats(endsOfServer(flows[i])); !ok || s.Rule != want {
+			t.Errorf("flow %d: known %v, number %d, want %d", i, ok, s.Rule, want)
+		}
+	}
+}
