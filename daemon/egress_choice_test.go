@@ -201,22 +201,28 @@ func TestNotWorthIt(t *testing.T) {
 // Exits over their cap stand by until they are well below it, and new connections begin without exits where too much is moved.
 func TestCaps(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})
-	x.config.Exits[1].CapMbps, x.config.MovedPercent = 9.5, 60
+	limit := func(mbps float64) {
+		e := x.terms["b"]
+		e.CapMbps = mbps
+		x.terms["b"] = e
+	}
+	limit(9.5)
+	x.mostMoved = 60
 	x.measuredRTT(0, 10, 10, 10)
 	x.measuredRTT(1, 10, 10, 10) // 10 Mbit/s each
 	now := time.Now()
 	if !x.fill(now) || x.roles(1, 80) != "" {
 		t.Errorf("two thirds are moved, and new connections get %q", x.roles(1, 80))
 	}
-	x.config.MovedPercent = 80
+	x.mostMoved = 80
 	if x.fill(now); x.roles(1, 80) != "10+ a+= b- c+" {
 		t.Errorf("b is over its cap: %q", x.roles(1, 80))
 	}
-	x.config.Exits[1].CapMbps = 10.5
+	limit(10.5)
 	if x.fill(now.Add(capFor)) || !x.full["b"] {
 		t.Error("b is not full any more just below its cap")
 	}
-	x.config.Exits[1].CapMbps = 12
+	limit(12)
 	if x.fill(now.Add(capFor - 1)) {
 		t.Error("b is not full any more so soon")
 	}
