@@ -80,11 +80,6 @@ struct {
 	__type(value, struct fair);
 } plait_fairs SEC(".maps");
 
-static __always_inline bool is_subflow(struct sock *sk)
-{
-	return bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
-}
-
 /* The state of a socket whose window is under the fair control now. */
 static __always_inline struct fair *fair_of(struct sock *sk, const struct plait_sock *s)
 {

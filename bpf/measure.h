@@ -51,7 +51,8 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	struct plait_group *g;
 	__u32 bucket = latency_bucket(latency_us);
 
-	if (!sk || s->asked) /* the application's choice and not chance has put it into its group */
+	/* The application's choice and not chance has put it into its group, or nobody sees held-out ones like it begin a burst: MPTCP does not use tcp_sendmsg(). */
+	if (!sk || s->asked || is_subflow(sk))
 		return 0;
 	/* A managed socket looks for its rule in its own time: it may have to leave. */
 	if (outdated(s) && (s->kind == SOCK_MANAGED || !revise(sk, s)))

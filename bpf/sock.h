@@ -144,6 +144,11 @@ static __always_inline struct tcp_sock *tcp_sk_mut(struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
+static __always_inline bool is_subflow(struct sock *sk)
+{
+	return bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
+}
+
 static __always_inline __u8 ca_state(struct sock *sk)
 {
 	return BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_state);

@@ -25,3 +25,18 @@ func TestTakesSubflows(t *testing.T) {
 		t.Errorf("%v: want an MPTCP subflow with %s: %s", err, bpf.Name, out)
 	}
 }
+
+// Bursts of held-out subflows nobody sees begin, so those of managed ones would be compared with other connections.
+func TestSubflowsAreNotCompared(t *testing.T) {
+	h := newHost(t)
+	h.multipath = true
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	for range 5 {
+		h.must(transfer(c, 1000))
+		time.Sleep(10 * time.Millisecond) // until it is acknowledged
+	}
+	if n, taken := h.bursts(p), h.status(p).Counters["attached"]; n != 0 || taken == 0 {
+		t.Errorf("of %d connections taken %d bursts are compared, want none of subflows", taken, n)
+	}
+}
