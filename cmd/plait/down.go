@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,6 +22,24 @@ func startsAgain(serviceResult string) bool {
 	return true
 }
 
+// down ends the daemon that answers, if one does.
+func down(ctx context.Context, client *daemon.ControlClient, out io.Writer) error {
+	last, err := client.Stop(ctx)
+	switch {
+	case errors.Is(err, daemon.ErrNotRunning):
+		fmt.Fprintln(out, "plait is not up")
+	case err != nil:
+		return err
+	default:
+		fmt.Fprintf(out, "plait is down (it was process %d)\n", last.PID)
+		if taken := last.Counters["attached"]; taken > 0 {
+			fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
+			fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", taken, last.Counters["held_out"])
+		}
+	}
+	return nil
+}
+
 func newDown() *cobra.Command {
 	var f controlFlags
 	c := &cobra.Command{
@@ -29,21 +49,13 @@ func newDown() *cobra.Command {
 			"namespace, what the lever egress has put there.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			out := c.OutOrStdout()
-			last, err := f.client().Stop(c.Context())
-			switch {
-			case errors.Is(err, daemon.ErrNotRunning):
-				fmt.Fprintln(out, "plait is not up")
-			case err != nil:
-				return &exit{1, err}
-			default:
-				fmt.Fprintf(out, "plait is down (it was process %d)\n", last.PID)
-				if taken := last.Counters["attached"]; taken > 0 {
-					fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
-					fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", taken, last.Counters["held_out"])
+			out, again := c.OutOrStdout(), startsAgain(os.Getenv("SERVICE_RESULT"))
+			if !again { // systemd's has ended already: another one that answers is not to be ended with it
+				if err := down(c.Context(), f.client(), out); err != nil {
+					return &exit{1, err}
 				}
 			}
-			n, err := daemon.Cleanup(f.client().Path(), !startsAgain(os.Getenv("SERVICE_RESULT")))
+			n, err := daemon.Cleanup(f.client().Path(), !again)
 			if n > 0 {
 				fmt.Fprintf(out, "  what a plait that was killed had left is removed, in %d changes of routes, rules and addresses\n", n)
 			}

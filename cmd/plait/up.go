@@ -74,8 +74,12 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	client := daemon.Client(c.Control)
 	switch s, err := client.Status(); {
 	case err == nil:
-		fmt.Fprintf(out, "plait is up since %s, %s; plait reload%s reads a changed configuration, plait down%[3]s ends it\n",
+		there := fmt.Sprintf("plait is up since %s, %s; plait reload%s reads a changed configuration, plait down%[3]s ends it",
 			s.UpSince.Local().Format(time.DateTime), chosen(s), where(c.Control))
+		if f.foreground { // who asked for a process that stays, such as systemd, would take its end for that of the one that is up
+			return &exit{1, errors.New(there)}
+		}
+		fmt.Fprintln(out, there)
 		return nil
 	case !errors.Is(err, daemon.ErrNotRunning):
 		return &exit{1, err}
