@@ -179,7 +179,7 @@ func FindSocket(sockets []SocketStatus, name string) (SocketStatus, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return SocketStatus{}, fmt.Errorf("find socket %s: %w that plait manages; plait status lists them, ss -tie all", name, ErrNoSocket)
+		return SocketStatus{}, fmt.Errorf("find socket %s: %w that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet", name, ErrNoSocket)
 	case len(found) > 1:
 		lines := []string{fmt.Sprintf("find socket %s: %d connections have this end; name one of them:", name, len(found))}
 		for _, s := range found[:min(len(found), maxNamed)] {

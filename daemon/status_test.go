@@ -40,10 +40,10 @@ func TestFindSocket(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"192.0.2.9:1": "find socket 192.0.2.9:1: no such connection that plait manages; plait status lists them, ss -tie all",
+		"192.0.2.9:1": "find socket 192.0.2.9:1: no such connection that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet",
 		"192.0.2.1:443": "find socket 192.0.2.1:443: 2 connections have this end; name one of them:\n" +
 			"  192.0.2.1:443-198.51.100.7:50000 (sk:1a)\n  192.0.2.1:443-198.51.100.8:50000 (sk:1b)",
-		"sk:2":                       "find socket sk:2: no such connection that plait manages; plait status lists them, ss -tie all",
+		"sk:2":                       "find socket sk:2: no such connection that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet",
 		"sk:0":                       `socket "sk:0": expected an end like`,
 		"nginx":                      `socket "nginx": expected an end like`,
 		"":                           `socket "": expected an end like`,
