@@ -97,8 +97,8 @@ func (n *network) configure(spec *experiment.Spec, seed int) error {
 	return nil
 }
 
-// setLink gives a link its parameters, both directions complete. change counts the events so far: netem starts its random
-// losses anew at each, and must not repeat them.
+// setLink gives a link its parameters, both directions complete. change tells events apart: netem starts its random losses
+// anew at each, and must not repeat them.
 func (n *network) setLink(name string, l *experiment.Link, seed, change uint64) error {
 	if slices.Contains(n.plan.Emulated, name) {
 		return n.emulator.Change(name, *l.Forward, *l.Backward, seed)

@@ -12,8 +12,8 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// happen carries out one event of the timeline, the number-th.
-func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed, number uint64) error {
+// happen carries out one event of the timeline.
+func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed uint64) error {
 	if e.Run != "" {
 		return runIn(e.Node, nil, "sh", "-c", e.Run)
 	}
@@ -21,7 +21,7 @@ func (n *network) happen(spec *experiment.Spec, e experiment.Event, seed, number
 	if e.Set != nil || e.Forward != nil || e.Backward != nil {
 		l := spec.Links[e.Link]
 		l.Forward, l.Backward = l.Forward.With(e.Set).With(e.Forward), l.Backward.With(e.Set).With(e.Backward)
-		if err := n.setLink(e.Link, l, seed, number); err != nil {
+		if err := n.setLink(e.Link, l, seed, uint64(e.Index)+1); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,11 @@ func TestTimeline(t *testing.T) {
 	}
 	if len(drawn) != 5 {
 		t.Errorf("five seeds draw %d times", len(drawn))
+	}
+	second := experiment.Event{JitterMs: 1000, Link: "second", Index: 1}
+	alone, both := timeline([]experiment.Event{second}, 1)[0], timeline([]experiment.Event{{JitterMs: 1000}, second}, 1)
+	if i := slices.IndexFunc(both, func(e experiment.Event) bool { return e.Link == "second" }); both[i].AtS != alone.AtS || both[0].AtS == both[1].AtS {
+		t.Errorf("an event draws %g alone, and beside another one of %+v", alone.AtS, both)
 	}
 	if events[1].AtS != 1 {
 		t.Error("the experiment's own timeline was changed")

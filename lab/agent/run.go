@@ -49,9 +49,9 @@ type cell struct {
 func newCell(n *network, spec *experiment.Spec, seed int, h host) (*cell, error) {
 	c := &cell{spec: spec, seed: seed, network: n, host: h, ends: map[string]traffic.Ends{}, timeline: timeline(spec.Timeline, seed)}
 	c.out.Metrics = map[string]map[string]float64{}
-	for i, name := range sortedKeys(spec.Apps) {
+	for _, name := range sortedKeys(spec.Apps) {
 		a := spec.Apps[name]
-		e := traffic.Ends{FromNS: a.From, ToNS: a.To, Port: uint16(firstPort + i)}
+		e := traffic.Ends{FromNS: a.From, ToNS: a.To, Port: uint16(firstPort + a.Index)}
 		var ok bool
 		if e.From, ok = n.topology.Address(a.From, a.FromLink, a.Family); !ok {
 			return nil, fmt.Errorf("application %s: %s has no IPv%d address on %q", name, a.From, a.Family, a.FromLink)
@@ -70,7 +70,8 @@ func newCell(n *network, spec *experiment.Spec, seed int, h host) (*cell, error)
 func timeline(events []experiment.Event, seed int) []experiment.Event {
 	events = slices.Clone(events)
 	for i := range events {
-		events[i].AtS += events[i].JitterMs / 1000 * rand.New(rand.NewPCG(uint64(seed), uint64(i))).Float64()
+		e := &events[i]
+		e.AtS += e.JitterMs / 1000 * rand.New(rand.NewPCG(uint64(seed), uint64(e.Index))).Float64()
 	}
 	slices.SortStableFunc(events, func(a, b experiment.Event) int { return cmp.Compare(a.AtS, b.AtS) })
 	return events
@@ -141,7 +142,7 @@ func (c *cell) sleepUntil(ctx context.Context, atS float64) bool {
 
 // runTimeline lets the events happen.
 func (c *cell) runTimeline(ctx context.Context) {
-	for i, e := range c.timeline {
+	for _, e := range c.timeline {
 		if !c.sleepUntil(ctx, e.AtS) {
 			return
 		}
@@ -149,7 +150,7 @@ func (c *cell) runTimeline(ctx context.Context) {
 			c.fail(err)
 			return
 		}
-		if err := c.network.happen(c.spec, e, uint64(c.seed), uint64(i+1)); err != nil {
+		if err := c.network.happen(c.spec, e, uint64(c.seed)); err != nil {
 			c.fail(fmt.Errorf("event at %g s: %w", e.AtS, err))
 			return
 		}

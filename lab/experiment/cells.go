@@ -52,9 +52,11 @@ func (l *loader) resolve(b *bindings) *Spec {
 	tree := l.tree.only(func(key string) bool {
 		return isPerCell(key) || slices.Contains([]string{"name", "group", "question"}, key)
 	})
+	var events []int // places of those that happen
 	for _, section := range []string{"apps", "timeline"} {
 		if n := tree.get(section); n != nil {
-			tree = tree.with(section, tree.find([]string{section}), l.present(b, n, section))
+			n, events = l.present(b, n, section)
+			tree = tree.with(section, tree.find([]string{section}), n)
 		}
 	}
 	if tree.get("measure") == nil { // for its defaults
@@ -79,8 +81,15 @@ func (l *loader) resolve(b *bindings) *Spec {
 	for i, name := range tree.get("links").keys() {
 		spec.Links[name].Index = i + 1
 	}
+	apps := slices.Sorted(slices.Values(l.tree.get("apps").keys()))
+	for name, app := range spec.Apps {
+		app.Index = slices.Index(apps, name)
+	}
+	for i := range spec.Timeline {
+		spec.Timeline[i].Index = events[i]
+	}
 	l.readTraces(spec, tree)
-	check(spec, tree, l.tree.get("apps").keys(), &l.problems)
+	check(spec, tree, apps, &l.problems)
 	if len(l.problems) > before {
 		return nil
 	}
@@ -88,8 +97,8 @@ func (l *loader) resolve(b *bindings) *Spec {
 	return spec
 }
 
-// present is the mapping or list without the entries whose `when` is false in this cell.
-func (l *loader) present(b *bindings, n *node, path string) *node {
+// present is the mapping or list without the entries whose `when` is false in this cell, and of a list the places of those that stay.
+func (l *loader) present(b *bindings, n *node, path string) (*node, []int) {
 	keep := func(entry *node, path string) (*node, bool) {
 		when := entry.get("when")
 		if when == nil || when.kind != yaml.ScalarNode {
@@ -105,12 +114,13 @@ func (l *loader) present(b *bindings, n *node, path string) *node {
 			copied.fields = append(copied.fields, field{f.key, f.place, entry})
 		}
 	}
+	var places []int
 	for i, item := range n.items {
 		if entry, yes := keep(item, join(path, strconv.Itoa(i))); yes {
-			copied.items = append(copied.items, entry)
+			copied.items, places = append(copied.items, entry), append(places, i)
 		}
 	}
-	return &copied
+	return &copied, places
 }
 
 func decode(inst any, spec *Spec) error {

@@ -17,6 +17,7 @@ routers:
   ta: {asn: 64496, announce: [access], peers: {}}
 apps:
   bulk: {type: download, from: as1, to: client, bytes: 1000}
+  after: {type: ping, from: as1, to: client, gap_ms: 9, count: 9, when: "false"}
 timeline:
   - {at_s: 1, router: ta, withdraw: access, peer: as1, when: "false"}
   - {at_s: 2, router: ta, withdraw: access, peer: as1}
@@ -40,6 +41,10 @@ timeline:
 	}
 	if len(spec.Timeline) != 1 || spec.Timeline[0].AtS != 2 || spec.Timeline[0].When != "" {
 		t.Errorf("the timeline is %+v", spec.Timeline)
+	}
+	// What is drawn for one does not depend on whether the cell has the others.
+	if len(spec.Apps) != 1 || spec.Apps["bulk"].Index != 1 || spec.Timeline[0].Index != 1 {
+		t.Errorf("with one before each left out: application %d, event %d, want 1 and 1", spec.Apps["bulk"].Index, spec.Timeline[0].Index)
 	}
 	for i, name := range []string{"core", "out", "access"} {
 		if spec.Links[name].Index != i+1 {

@@ -303,6 +303,8 @@ type App struct {
 	// Results are metrics read from the client command's output: metric name -> regular expression with one group, or a
 	// path into its JSON output that starts with a dot, e.g. .end.sum_received.bits_per_second (command).
 	Results map[string]string `json:"results,omitempty"`
+	// Index is the application's place among all of the file's in the order of their names, from 0; those that the cell leaves out count. Set by Load.
+	Index int `json:"index,omitempty" jsonschema:"-"`
 }
 
 // Event is one thing that happens at a time of the timeline: give exactly one of link, router and node.
@@ -341,6 +343,8 @@ type Event struct {
 	Address string `json:"address,omitempty"`
 	// On is the link whose address changes.
 	On string `json:"on,omitempty"`
+	// Index is the event's place in the file's timeline, from 0; those that the cell leaves out count. Set by Load.
+	Index int `json:"index,omitempty" jsonschema:"-"`
 }
 
 // Measure says what is recorded.
