@@ -28,7 +28,7 @@ type progress struct {
 	skipped  int // of those done: they took no time
 	running  map[int]string
 	started  time.Time
-	first    time.Time // when the first cell started
+	first    time.Time // when the cells began
 	end      chan struct{}
 }
 
@@ -93,15 +93,19 @@ func clip(s string, width int) string {
 	return s
 }
 
+// begin says that the cells run from now on.
+func (p *progress) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.first = time.Now()
+}
+
 // doing says what is done before the first cell.
 func (p *progress) doing(what string) { p.cellDoing(-1, what) }
 
 func (p *progress) cellDoing(i int, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i >= 0 && p.first.IsZero() {
-		p.first = time.Now()
-	}
 	if i < 0 {
 		p.print(what)
 		return

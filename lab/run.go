@@ -74,6 +74,7 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 		}
 	}
 	r.saved = time.Now()
+	r.progress.begin()
 	err := r.all(ctx)
 	f, fileErr := r.file()
 	if err != nil && f != nil {
