@@ -133,6 +133,7 @@ func TestInvalid(t *testing.T) {
 	reasons := map[string]string{
 		"no_such_algorithm": "none-such",
 		"no_subflow":        "application flow: 1 of 3 MPTCP subflows after 1s",
+		"too_short":         "application flow: ended within 1s of its start, before its MPTCP subflows were counted",
 		"too_slow":          "not done 1.5 s after its start (timeout_s)",
 		"setup_fails":       "exit status 7: out of order",
 		"setup_endless":     "not done after 2m0s",

@@ -35,6 +35,23 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// An application that is over before its subflows are counted has none that anybody knows of.
+func TestEndedBeforeSubflowsWereCounted(t *testing.T) {
+	c := &cell{}
+	_, ended := c.watchSubflows("never", 2)
+	ended()
+	if len(c.invalid) > 0 {
+		t.Errorf("one that has not begun: %v", c.invalid)
+	}
+	began, ended := c.watchSubflows("short", 2)
+	began()
+	began()
+	ended()
+	if len(c.invalid) != 1 || !strings.Contains(c.invalid[0].Error(), "application short: ended within 1s of its start") {
+		t.Errorf("one that ends at once: %v", c.invalid)
+	}
+}
+
 func TestLate(t *testing.T) {
 	event := experiment.Event{AtS: 2, Link: "line", Blackhole: "both"}
 	for _, now := range []time.Duration{2 * time.Second, 2*time.Second + eventSlack} {

@@ -110,20 +110,36 @@ func (c *cell) runApp(ctx context.Context, name string) {
 	if !c.sleepUntil(ctx, a.StartS) {
 		return
 	}
+	clock := traffic.Clock{Origin: c.origin, Every: c.every(), Seed: uint64(c.seed)}
+	ended := func() {}
 	if a.MinSubflows > 0 {
-		check := time.AfterFunc(joinTime+time.Duration(a.JitterMs*float64(time.Millisecond)), func() {
-			if got, err := c.record.Subflows(name); err != nil || got < a.MinSubflows {
-				c.fail(errors.Join(err, fmt.Errorf("application %s: %d of %d MPTCP subflows after %v", name, got, a.MinSubflows, joinTime)))
-			}
-		})
-		defer check.Stop()
+		clock.Began, ended = c.watchSubflows(name, a.MinSubflows)
 	}
-	out, err := traffic.Run(ctx, a, c.ends[name], traffic.Clock{Origin: c.origin, Every: c.every(), Seed: uint64(c.seed)})
+	out, err := traffic.Run(ctx, a, c.ends[name], clock)
+	ended()
 	if err != nil {
 		c.fail(fmt.Errorf("application %s: %w", name, err))
 		return
 	}
 	c.add(name, out.Metrics, out.Series, out.Samples)
+}
+
+// watchSubflows has the subflows of an application counted joinTime after it began. One that has ended by then is as invalid as one
+// without them: its numbers would be those of the paths it happened to have.
+func (c *cell) watchSubflows(name string, least int) (began, ended func()) {
+	check := time.AfterFunc(joinTime, func() {
+		if got, err := c.record.Subflows(name); err != nil || got < least {
+			c.fail(errors.Join(err, fmt.Errorf("application %s: %d of %d MPTCP subflows after %v", name, got, least, joinTime)))
+		}
+	})
+	check.Stop() // until it begins
+	began = func() { check.Reset(joinTime) }
+	ended = func() {
+		if check.Stop() {
+			c.fail(fmt.Errorf("application %s: ended within %v of its start, before its MPTCP subflows were counted; let it last longer, or leave out min_subflows", name, joinTime))
+		}
+	}
+	return began, ended
 }
 
 func (c *cell) every() time.Duration { return time.Duration(c.spec.Measure.EveryMs) * time.Millisecond }

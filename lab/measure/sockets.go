@@ -25,8 +25,8 @@ type sockets struct {
 	mu    sync.Mutex         // sample and subflows share the netlink sockets and counts
 	flows map[uint64]*flow   // by socket cookie
 	order []*flow            // by first appearance
-	count map[connection]int // of the current dump
-	most  []int              // per application
+	count map[connection]int // subflows in the current dump; 0 of connections that fell back to TCP
+	most  []int              // per application; -1 if no connection was seen
 }
 
 // dump is one sender's namespace.
@@ -68,7 +68,7 @@ var quantities = [...]struct{ name, unit string }{
 const firstCount = 5
 
 func openSockets(cfg Config) (*sockets, error) {
-	s := &sockets{cfg: cfg, flows: map[uint64]*flow{}, count: map[connection]int{}, most: make([]int, len(cfg.Apps))}
+	s := &sockets{cfg: cfg, flows: map[uint64]*flow{}, count: map[connection]int{}, most: slices.Repeat([]int{-1}, len(cfg.Apps))}
 	byNS := map[string]*dump{}
 	for i, app := range cfg.Apps {
 		if !app.MPTCP && !cfg.Measure.Sockets {
@@ -135,11 +135,30 @@ func (s *sockets) flow(app int, d *diag) *flow {
 	return f
 }
 
-// countSubflow adds a socket to count if it is an established subflow.
+// countSubflow adds an established socket to count.
 func (s *sockets) countSubflow(app int, d *diag) {
-	if d.subflow && d.state == tcpEstablished {
-		s.count[connection{app, d.token}]++
+	if d.state != tcpEstablished {
+		return
 	}
+	subflows := 0
+	if d.subflow {
+		subflows = 1
+	}
+	s.count[connection{app, d.token}] += subflows
+}
+
+// fewest is the least count of the application's connections, 0 if there is none.
+func (s *sockets) fewest(app int) int {
+	var counts []int
+	for c, n := range s.count {
+		if c.app == app {
+			counts = append(counts, n)
+		}
+	}
+	if counts == nil {
+		return 0
+	}
+	return slices.Min(counts)
 }
 
 func (s *sockets) sample(k int, elapsed time.Duration) error {
@@ -205,20 +224,14 @@ func (s *sockets) subflows(app string) (int, error) {
 	if err := s.each(s.countSubflow); err != nil {
 		return 0, err
 	}
-	fewest := 0
-	for c, n := range s.count {
-		if c.app == i && (fewest == 0 || n < fewest) {
-			fewest = n
-		}
-	}
-	return fewest, nil
+	return s.fewest(i), nil
 }
 
 func (s *sockets) finish(_ time.Duration, out *Outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, app := range s.cfg.Apps {
-		if app.MPTCP {
+		if app.MPTCP && s.most[i] >= 0 {
 			out.set(app.Name, "subflows", float64(s.most[i]))
 		}
 		var flows []*flow

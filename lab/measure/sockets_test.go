@@ -45,6 +45,16 @@ func TestFlowNumbers(t *testing.T) {
 	}
 }
 
+// A number of subflows that nobody counted is none: not 0.
+func TestSubflowsNotSeen(t *testing.T) {
+	cfg := Config{Apps: []App{{Name: "short", FromNS: "none", MPTCP: true}}}
+	s := &sockets{cfg: cfg, count: map[connection]int{}, most: []int{-1}}
+	out := &Outcome{Metrics: map[string]map[string]float64{}}
+	if err := s.finish(0, out); err != nil || len(out.Metrics) > 0 {
+		t.Errorf("%v, %v, want no metric", out.Metrics, err)
+	}
+}
+
 func TestCountSubflow(t *testing.T) {
 	s := &sockets{count: map[connection]int{}}
 	for _, d := range []diag{{subflow: true, state: tcpEstablished, token: 1}, {subflow: true, state: tcpEstablished, token: 1},
@@ -53,5 +63,12 @@ func TestCountSubflow(t *testing.T) {
 	}
 	if s.count[connection{0, 1}] != 2 || s.count[connection{0, 2}] != 1 {
 		t.Errorf("counted %v", s.count)
+	}
+	if got := s.fewest(0); got != 1 {
+		t.Errorf("the fewest are %d, want 1", got)
+	}
+	s.countSubflow(0, &diag{state: tcpEstablished}) // fell back to TCP: no connection of MPTCP's any more
+	if got := s.fewest(0); got != 0 {
+		t.Errorf("beside a connection of TCP the fewest are %d, want 0", got)
 	}
 }

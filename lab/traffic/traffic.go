@@ -41,6 +41,8 @@ type Clock struct {
 	Every time.Duration
 	// Seed of the cell.
 	Seed uint64
+	// Began, if set, is called when the application starts, and again if it has to wait for its server first.
+	Began func()
 }
 
 // Outcome is what an application measured. Names lack the application's.
@@ -79,6 +81,9 @@ func (r *run) end() time.Duration {
 func (r *run) begin() {
 	r.start = r.since()
 	r.meter = newMeter(r.start, r.clock.Every)
+	if r.clock.Began != nil {
+		r.clock.Began()
+	}
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
