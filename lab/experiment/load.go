@@ -208,6 +208,9 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 // Describe is the experiment's entry in a result file.
 func (x *Experiment) Describe() result.Experiment {
 	out := result.Experiment{Name: x.Spec.Name, Group: x.Spec.Group, Question: x.Spec.Question, About: x.Spec.About, Source: x.Source}
+	for _, axis := range x.Axes {
+		out.Matrix = append(out.Matrix, axis.Names...)
+	}
 	for _, p := range x.Spec.Plots {
 		plot := result.Plot{Kind: p.Kind, Title: p.Title, Show: p.Show, X: p.X, Y: p.Y, LogY: p.LogY}
 		if p.When != "" {

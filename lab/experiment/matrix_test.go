@@ -49,6 +49,12 @@ func TestCells(t *testing.T) {
 	}
 }
 
+func TestMatrixIsNamed(t *testing.T) {
+	if got, want := mustLoad(t, matrixText, Options{}).Describe().Matrix, []string{"rate", "delay", "loss"}; !slices.Equal(got, want) {
+		t.Errorf("the matrix is of %v, want %v", got, want)
+	}
+}
+
 func TestSet(t *testing.T) {
 	for _, test := range []struct {
 		set  []string

@@ -53,7 +53,7 @@ type MetricChange struct {
 // Diff compares two result files of one experiment. Cells are matched by variant and by the parameters that vary within
 // either file; parameters that are constant in both but not the same are reported as provenance.
 func Diff(a, b *File) Report {
-	params := varying(a, b)
+	params := telling(a, b)
 	ta, tb := arrange(a, params), arrange(b, params)
 	r := Report{Provenance: provenance(a, b, params), Cells: []Change{}, Bounds: bounds(a, b, params), OnlyOne: []Change{}, Metrics: []MetricChange{}}
 	for _, k := range union(cellKeys(ta), cellKeys(tb)) {

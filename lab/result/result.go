@@ -36,6 +36,8 @@ type Experiment struct {
 	Source string `json:"source"`
 	// Topology is the network of the first cell, as text, for the figure.
 	Topology Topology `json:"topology"`
+	// Matrix holds the names of the parameters that tell the points of the matrix apart; others may follow from them.
+	Matrix []string `json:"matrix,omitempty"`
 	// Plots are the figures the experiment asks for; without any the report chooses.
 	Plots []Plot `json:"plots,omitempty"`
 }

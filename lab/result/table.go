@@ -3,6 +3,7 @@ package result
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -40,7 +41,7 @@ type Stat struct {
 
 // Arrange returns the table of f.
 func Arrange(f *File) Table {
-	return arrange(f, varying(f))
+	return arrange(f, telling(f))
 }
 
 // Cells returns the runs of a variant at a point, one per seed, invalid ones included.
@@ -129,6 +130,19 @@ func varying(files ...*File) []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// telling returns those of the varying parameters that tell points apart. Another that follows from them may differ between
+// the variants at a point. Older files do not say which are which.
+func telling(files ...*File) []string {
+	var matrix []string
+	for _, f := range files {
+		if len(f.Experiment.Matrix) == 0 {
+			return varying(files...)
+		}
+		matrix = append(matrix, f.Experiment.Matrix...)
+	}
+	return slices.DeleteFunc(varying(files...), func(name string) bool { return !slices.Contains(matrix, name) })
 }
 
 func arrange(f *File, params []string) Table {

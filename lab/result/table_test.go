@@ -36,6 +36,22 @@ func TestArrange(t *testing.T) {
 	}
 }
 
+// Variants stand beside each other where a parameter that follows from the matrix differs between them.
+func TestDerivedParameters(t *testing.T) {
+	f := sample()
+	f.Experiment.Matrix = []string{"rate_mbps"}
+	for i := range f.Cells {
+		f.Cells[i].Params["packets"] = len(f.Cells[i].Variant) * f.Cells[i].Params["rate_mbps"].(int)
+	}
+	table := Arrange(f)
+	if len(table.Points) != 2 || len(table.Cells(0, "mptcp")) != 2 || len(table.Cells(0, "tcp")) != 2 {
+		t.Errorf("points = %v, want two with both variants at each", table.Points)
+	}
+	if d := Diff(f, f); len(d.Metrics) != 8 || d.Metrics[0].Point != "rate_mbps 10" {
+		t.Errorf("compared with itself: %+v", d.Metrics)
+	}
+}
+
 func TestSummarise(t *testing.T) {
 	got := Summarise([]float64{1, 2, 3, 4})
 	if want := math.Sqrt(5.0 / 3.0); got.N != 4 || got.Mean != 2.5 || math.Abs(got.SD-want) > 1e-15 || got.Min != 1 || got.Max != 4 {
