@@ -48,7 +48,6 @@ func (l *loader) matrix() (axes []Axis, variants []string, usable bool) {
 	axes = l.force(axes)
 	seen := map[string]bool{}
 	for _, axis := range axes {
-		l.checkTwice(axis)
 		for _, name := range axis.Names {
 			if seen[name] {
 				l.problems.add(axis.place, "matrix", "%s is in two lists", name)
@@ -165,14 +164,12 @@ func rowKey(row []*node) string {
 	return key
 }
 
-// checkTwice reports a value that is in a list twice: its runs would count as runs of other seeds.
-func (l *loader) checkTwice(axis Axis) {
-	seen := map[string]bool{}
-	for _, row := range axis.rows {
-		if key := rowKey(row); seen[key] {
-			l.problems.add(row[0].place, "matrix."+strings.Join(axis.Names, ","), "the same value is in the list twice")
-		} else {
-			seen[key] = true
+// sameAs reports a point with the values of another: its runs would count as runs of other seeds. Both are rows of the axes.
+func (l *loader) sameAs(axes []Axis, other, row []int) {
+	for i, axis := range axes {
+		if row[i] != other[i] {
+			l.problems.add(axis.rows[row[i]][0].place, "matrix."+strings.Join(axis.Names, ","), "the same value is in the list twice")
+			return
 		}
 	}
 }
@@ -188,9 +185,15 @@ func (l *loader) points(axes []Axis, variants []string) []point {
 	}
 	var points []point
 	row := make([]int, len(axes))
+	seen := map[string][]int{} // row of each point by its name
 	for range count / len(variants) {
+		before := len(l.problems)
 		if p := l.point(axes, row, variants, len(points)); len(p.cells) > 0 {
 			points = append(points, p)
+			if other, twice := seen[p.name()]; twice && len(l.problems) == before {
+				l.sameAs(axes, other, row)
+			}
+			seen[p.name()] = slices.Clone(row)
 		}
 		for i := len(axes) - 1; i >= 0; i-- {
 			if row[i]++; row[i] < len(axes[i].rows) {

@@ -160,6 +160,9 @@ func TestTwice(t *testing.T) {
 	if _, err := loadText(t, strings.Replace(matrixText, "[0, 1]", "[0, 1, 0.0]", 1), Options{}); err == nil || !strings.Contains(err.Error(), "test.yaml:8:16: matrix.loss: "+want) {
 		t.Errorf("%v, want %s", err, want)
 	}
+	if _, err := loadText(t, strings.Replace(matrixText, "[0, 1]", "[5, $(rate / 2)]", 1), Options{}); err == nil || err.Error() != "test.yaml:8:13: matrix.loss: "+want {
+		t.Errorf("%v, want %s", err, want)
+	}
 	if _, err := loadText(t, matrixText, Options{Set: []string{"loss=1,1"}}); err == nil || err.Error() != "--set loss=1,1: matrix.loss: "+want {
 		t.Errorf("%v, want %s", err, want)
 	}
