@@ -93,6 +93,10 @@ func TestJitterBeyondTheEnd(t *testing.T) {
 	refuses(t, strings.ReplaceAll(app, "%", "stop_s: 3"), "apps.f.stop_s: 3 is not after the latest start at 3 s (start_s and jitter_ms)")
 	refuses(t, strings.ReplaceAll(app, ", %", "")+"duration_s: 3", "apps.f.start_s: the latest start at 3 s (start_s and jitter_ms) is not before the end of the cell at 3 s")
 	accepts(t, strings.ReplaceAll(app, "%", "stop_s: 3.1"))
+	event := two + strings.TrimSpace(bulk) + "\nduration_s: 3\ntimeline: [{at_s: %, link: a, blackhole: both}]\n"
+	refuses(t, strings.ReplaceAll(event, "%", "1, jitter_ms: 2000"), "timeline.0.at_s: the latest time 3 s (at_s and jitter_ms) is not before the end of the cell at 3 s")
+	refuses(t, strings.ReplaceAll(event, "%", "3"), "timeline.0.at_s: 3 s is not before the end of the cell at 3 s")
+	accepts(t, strings.ReplaceAll(event, "%", "1, jitter_ms: 1999"))
 }
 
 // TestTakenNames: of a link called default or sit0 the guest can make no interface.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -10,8 +11,12 @@ import (
 func (c *checker) checkTimeline() {
 	for i := range c.spec.Timeline {
 		event, path := &c.spec.Timeline[i], join("timeline", strconv.Itoa(i))
-		if c.spec.DurationS > 0 && event.AtS > c.spec.DurationS {
-			c.add(join(path, "at_s"), "%g is after the end of the cell at %g s (duration_s)", event.AtS, c.spec.DurationS)
+		latest, when := event.AtS+event.JitterMs/1000, fmt.Sprintf("%g s", event.AtS)
+		if event.JitterMs > 0 {
+			when = fmt.Sprintf("the latest time %g s (at_s and jitter_ms)", latest)
+		}
+		if c.spec.DurationS > 0 && latest >= c.spec.DurationS {
+			c.add(join(path, "at_s"), "%s is not before the end of the cell at %g s (duration_s)", when, c.spec.DurationS)
 		}
 		c.checkEvent(event, path)
 	}
