@@ -225,11 +225,14 @@ func (e *expression) check(scope map[string]any) error {
 		for i, part := range name {
 			value, ok := level[part]
 			if !ok {
-				known := slices.Collect(maps.Keys(level))
-				if i == 0 {
-					return fmt.Errorf("unknown name %s%s", part, suggest(part, known))
+				hint := suggest(part, slices.Collect(maps.Keys(level)))
+				if deeper := namesInside(level, name[:i+1]); len(deeper) > 0 {
+					hint = "; write " + strings.Join(deeper, " or ")
 				}
-				return fmt.Errorf("%s has no %s%s", strings.Join(name[:i], "."), part, suggest(part, known))
+				if i == 0 {
+					return fmt.Errorf("unknown name %s%s", part, hint)
+				}
+				return fmt.Errorf("%s has no %s%s", strings.Join(name[:i], "."), part, hint)
 			}
 			next, ok := value.(map[string]any)
 			if !ok {
@@ -239,6 +242,19 @@ func (e *expression) check(scope map[string]any) error {
 		}
 	}
 	return nil
+}
+
+// namesInside are names with one more step before the last one, which level lacks and what is in it has: an application in a
+// file with variants, a direction of a link. Three say enough.
+func namesInside(level map[string]any, name []string) []string {
+	var full []string
+	before, last := name[:len(name)-1], name[len(name)-1]
+	for _, step := range sortedKeys(level) {
+		if inner, ok := level[step].(map[string]any); ok && inner[last] != nil && len(full) < 3 {
+			full = append(full, strings.Join(slices.Concat(before, []string{step, last}), "."))
+		}
+	}
+	return full
 }
 
 // run evaluates the expression.
