@@ -85,7 +85,7 @@ func TestSet(t *testing.T) {
 func TestSetValues(t *testing.T) {
 	text := "links: {a: {ends: [client, server]}}\ntimeline: [{at_s: 1, link: a, carrier: down}]" + bulk
 	x := mustLoad(t, text, Options{Set: []string{
-		"sysctl.net.ipv4.tcp_sack=0", "timeline.0.at_s=2.5", "nodes={client: {run: ['true', 'date']}}", "kernel=6.1",
+		"sysctl.net.ipv4.tcp_sack=0", "timeline.0.at_s=2.5", "nodes={client: {run: ['true', 'date']}}", "kernel=6.1", "measure.pcap=[]",
 	}})
 	spec := x.Cells()[0].Spec
 	if spec.Sysctl["net.ipv4.tcp_sack"] != 0.0 || spec.Timeline[0].AtS != 2.5 || len(spec.Nodes["client"].Run) != 2 || spec.Kernel != "6.1" {
@@ -99,8 +99,8 @@ func TestSetValues(t *testing.T) {
 		"links.a.rate_mbp=1":  "did you mean rate_mbps?",
 		"timeline.1.at_s=1":   "there is no 1",
 		"links.a.rate_mbps=0": "--set links.a.rate_mbps=0: links.a.rate_mbps: 0 is below the minimum 0.008",
-		"apps.bulk.bytes=":    "the value is not YAML, or there is none",
-		"seeds={a":            "the value is not YAML, or there is none",
+		"apps.bulk.bytes=":    "write key=value",
+		"seeds={a":            "the value is not YAML",
 	} {
 		if _, err := loadText(t, text, Options{Set: []string{set}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", set, err, want)

@@ -17,7 +17,7 @@ func (l *loader) applySet() {
 	for _, set := range l.opt.Set {
 		place := Place{File: "--set " + set}
 		key, value, found := strings.Cut(set, "=")
-		if !found || key == "" {
+		if !found || key == "" || strings.TrimSpace(value) == "" {
 			l.problems.add(place, "", "write key=value, a parameter or a path into the file, e.g. links.a.rate_mbps=10")
 			continue
 		}
@@ -56,9 +56,8 @@ func (l *loader) parameters() []string {
 
 func (l *loader) setValue(place Place, text string) *node {
 	var document yaml.Node
-	err := yaml.Unmarshal([]byte(text), &document)
-	if err != nil || len(document.Content) != 1 || len(document.Content[0].Content) == 0 && document.Content[0].Value == "" {
-		l.problems.add(place, "", "the value is not YAML, or there is none")
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil || len(document.Content) != 1 {
+		l.problems.add(place, "", "the value is not YAML")
 		return nil
 	}
 	n := newNode(place.File, document.Content[0], "", &l.problems)
