@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -205,6 +206,9 @@ func (l *loader) readTraces(spec *Spec, tree *node) {
 // trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment, else
 // one of plait's own.
 func (l *loader) trace(name string) ([]uint32, error) {
+	if _, err := os.Stat(cmp.Or(l.opt.Traces, ".")); err != nil { // another file of that name would do in silence
+		return nil, fmt.Errorf("find recordings for --traces: %w", err)
+	}
 	file := filepath.Join(l.opt.Traces, name)
 	if _, err := os.Stat(file); l.opt.Traces == "" || filepath.IsAbs(name) || err != nil {
 		file = l.relative(name)

@@ -126,6 +126,14 @@ links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backwa
 	}
 }
 
+// TestNoTracesDirectory: plait has a recording of that name too, and it is not the one that was meant.
+func TestNoTracesDirectory(t *testing.T) {
+	_, err := loadText(t, "links: {a: {ends: [client, server], trace: {file: steps.down}}}"+bulk, Options{Traces: "nowhere"})
+	if want := "links.a.trace.file: find recordings for --traces: stat nowhere"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestTooManyLines: more than the guest has memory for would end its packet emulator.
 func TestTooManyLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "long.down")
