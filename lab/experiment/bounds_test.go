@@ -196,6 +196,18 @@ func TestImpliedVariant(t *testing.T) {
 	mustLoad(t, text, Options{})
 }
 
+// TestNestedParameters: a bound may name what is nested behind a direction, which may be the bottleneck.
+func TestNestedParameters(t *testing.T) {
+	x := mustLoad(t, "links: {a: {ends: [client, server], rate_mbps: 9, then: {rate_mbps: 4, then: {delay_ms: 3}}, backward: {then: {rate_mbps: 2}}}}"+bulk+
+		"bounds: [{expect: a.forward.then.rate_mbps - a.backward.then.rate_mbps == 2, because: x}, {expect: a.backward.then.then.delay_ms == 3, because: x}]", Options{})
+	bounds, _ := x.Evaluate([]result.Cell{{Params: map[string]any{}, Variant: "run", Seed: 1}})
+	for _, b := range bounds {
+		if !b.OK {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
 // TestSetLeavesNoPoint checks that a --set which leaves a bound no point is no mistake.
 func TestSetLeavesNoPoint(t *testing.T) {
 	text := boundsText + "bounds: [{expect: tcp.goodput_mbps > 2, when: loss == 1, because: x}]"

@@ -47,6 +47,9 @@ func directionScope(d *Direction) map[string]any {
 	if err != nil {
 		panic(fmt.Sprintf("list the parameters of a direction: %v", err)) // numbers were finite in the file
 	}
+	if d.Then != nil {
+		scope["then"] = directionScope(d.Then)
+	}
 	return scope
 }
 
