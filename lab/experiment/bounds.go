@@ -23,7 +23,7 @@ func (x *Experiment) where(when string) ([]point, error) {
 	}
 	var points []point
 	for _, p := range x.points {
-		scope := p.paramScope()
+		scope := p.paramScope(nil)
 		e, err := x.load.compileOver(when, scope)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (x *Experiment) bound(b Bound, g group, cells ran) result.Bound {
 			return r
 		}
 	}
-	env := scope(g.points, b.Over == overAll, cells.mean(x.Seeds))
+	env := whole.scope(g.points, b.Over == overAll, cells.mean(x.Seeds))
 	if r.Left, err = evaluate(left, env); err == nil {
 		r.Right, err = evaluate(right, env)
 	}
@@ -193,7 +193,7 @@ func (x *Experiment) published(paper Published, p point, cells ran) (result.Publ
 	if err != nil || cells.missing(p, x.Seeds) != "" {
 		return r, false
 	}
-	r.Ours, err = evaluate(e, scope([]point{p}, false, cells.mean(x.Seeds)))
+	r.Ours, err = evaluate(e, e.scope([]point{p}, false, cells.mean(x.Seeds)))
 	return r, err == nil
 }
 

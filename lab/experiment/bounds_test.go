@@ -208,6 +208,20 @@ func TestNestedParameters(t *testing.T) {
 	}
 }
 
+// TestVariantsDiffer: a bound about one variant sees that one's links, and one about several none in which they differ.
+func TestVariantsDiffer(t *testing.T) {
+	text := strings.Replace(boundsText, "{tcp: {}, mptcp: {}}", "{tcp: {}, mptcp: {rate: 40}}", 1) + "bounds: [{expect: %, because: x}]"
+	x := mustLoad(t, strings.Replace(text, "%", "mptcp.goodput_mbps != a.rate_mbps", 1), Options{})
+	if bounds, _ := x.Evaluate(measure(x, byPoint)); bounds[0].Right != 40 {
+		t.Errorf("%+v, want 40 at the right", bounds[0])
+	}
+	for bound, name := range map[string]string{"tcp.goodput_mbps + mptcp.goodput_mbps > a.rate_mbps": "a.rate_mbps", "tcp.goodput_mbps > 0, when: rate > 0": "rate"} {
+		if _, err := loadText(t, strings.Replace(text, "%", bound, 1), Options{}); err == nil || !strings.Contains(err.Error(), ": "+name+" is not the same in all variants") {
+			t.Errorf("%s: %v", bound, err)
+		}
+	}
+}
+
 // TestSetLeavesNoPoint checks that a --set which leaves a bound no point is no mistake.
 func TestSetLeavesNoPoint(t *testing.T) {
 	text := boundsText + "bounds: [{expect: tcp.goodput_mbps > 2, when: loss == 1, because: x}]"

@@ -57,7 +57,7 @@ func (x *Experiment) try(source string, all []group, lists, comparison bool) err
 		if len(g.points) == 0 {
 			continue
 		}
-		env := scope(g.points, lists, one)
+		env := e.scope(g.points, lists, one)
 		for _, side := range sides {
 			if err := x.trySide(side, env); err != nil {
 				first = cmp.Or(first, err)

@@ -234,6 +234,9 @@ func (e *expression) check(scope map[string]any) error {
 				}
 				return fmt.Errorf("%s has no %s%s", strings.Join(name[:i], "."), part, hint)
 			}
+			if value == any(differs{}) {
+				return fmt.Errorf("%s is not the same in all variants; an expression that names variants sees what these have", strings.Join(name[:i+1], "."))
+			}
 			next, ok := value.(map[string]any)
 			if !ok {
 				break

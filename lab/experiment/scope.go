@@ -12,16 +12,52 @@ import (
 // measured gives the value of a metric at one point.
 type measured func(variant, subject, metric string) float64
 
+// differs stands for a parameter that is not the same in all variants an expression is about: any one of its values could be the
+// wrong one.
+type differs struct{}
+
 // paramScope is what conditions see at a point: the parameters, and the links' parameters as link.parameter,
-// link.forward.parameter and link.backward.parameter, all of the first variant.
-func (p point) paramScope() map[string]any {
-	scope := maps.Clone(p.cells[0].Params)
-	for name, link := range p.cells[0].Spec.Links {
+// link.forward.parameter and link.backward.parameter, of the named variants or, if none is named, of all.
+func (p point) paramScope(named []string) map[string]any {
+	cells := slices.DeleteFunc(slices.Clone(p.cells), func(c Cell) bool { return len(named) > 0 && !slices.Contains(named, c.Variant) })
+	if len(cells) == 0 {
+		cells = p.cells // a name of none that is here is told elsewhere
+	}
+	scope := cells[0].paramScope()
+	for _, c := range cells[1:] {
+		scope = agreed(scope, c.paramScope())
+	}
+	return scope
+}
+
+func (c Cell) paramScope() map[string]any {
+	scope := maps.Clone(c.Params)
+	for name, link := range c.Spec.Links {
 		if len(link.Ends) == 2 {
 			scope[name] = linkScope(link)
 		}
 	}
 	return scope
+}
+
+// agreed is the union of two scopes, with differs for what is not the same in both.
+func agreed(a, b map[string]any) map[string]any {
+	union := maps.Clone(a)
+	for key, second := range b {
+		first := union[key]
+		x, isMap := first.(map[string]any)
+		if y, both := second.(map[string]any); both && isMap {
+			union[key] = agreed(x, y)
+		} else if !reflect.DeepEqual(first, second) {
+			union[key] = differs{}
+		}
+	}
+	for key := range a {
+		if _, ok := b[key]; !ok {
+			union[key] = differs{}
+		}
+	}
+	return union
 }
 
 // linkScope has the parameters of both directions, and at its top those in which the directions agree.
@@ -123,11 +159,21 @@ func overPoints(scopes []map[string]any, single bool) map[string]any {
 	return joined
 }
 
-// scope is everything a bound can name over the points: over a single one, or lists over all.
-func scope(points []point, all bool, value func(p point) measured) map[string]any {
+// scope is everything a bound can name over the points: over a single one, or lists over all. Parameters are those of the variants
+// that e names.
+func (e *expression) scope(points []point, all bool, value func(p point) measured) map[string]any {
+	var named []string
+	for _, name := range e.names() {
+		named = append(named, name[0])
+	}
+	named = slices.DeleteFunc(named, func(name string) bool {
+		return !slices.ContainsFunc(points, func(p point) bool {
+			return slices.ContainsFunc(p.cells, func(c Cell) bool { return c.Variant == name })
+		})
+	})
 	params, metrics := make([]map[string]any, len(points)), make([]map[string]any, len(points))
 	for i, p := range points {
-		params[i], metrics[i] = p.paramScope(), p.metricScope(value(p))
+		params[i], metrics[i] = p.paramScope(named), p.metricScope(value(p))
 	}
 	if !all {
 		return overlay(params[0], metrics[0])
