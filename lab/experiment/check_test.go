@@ -106,6 +106,8 @@ func TestTakenNames(t *testing.T) {
 		refuses(t, strings.NewReplacer("%", names[0], "^", names[1]).Replace(file), "is a name of the kernel's or the lab's own")
 	}
 	accepts(t, strings.NewReplacer("%", "wire", "^", "default").Replace(file))
+	accepts(t, strings.NewReplacer("%", "fifteen-letters", "^", "twenty-characters-ok").Replace(file))
+	refuses(t, strings.NewReplacer("%", "sixteen-letters-", "^", "x").Replace(file), "has 16 characters")
 }
 
 func TestARMSSplits(t *testing.T) {

@@ -1,12 +1,12 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/big"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -98,12 +98,6 @@ func (t *Topology) MAC(nodeName, linkName string) net.HardwareAddr {
 	return nil
 }
 
-// The kernel's limit for an interface name, which a link's is, is 15 bytes; names are also written into commands and files.
-var (
-	linkNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,14}$`)
-	nodeNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,19}$`)
-)
-
 func (t *Topology) buildLinks() error {
 	byIndex := func(a, b string) int { return t.spec.Links[a].Index - t.spec.Links[b].Index }
 	for _, name := range slices.SortedFunc(maps.Keys(t.spec.Links), byIndex) {
@@ -118,40 +112,15 @@ func (t *Topology) buildLinks() error {
 
 func (t *Topology) buildLink(name string) (*link, error) {
 	s := t.spec.Links[name]
-	if !linkNameRE.MatchString(name) || name == "lo" {
-		return nil, fmt.Errorf(": name is also the interface's: want 1 to 15 of a-z, 0-9, _ and -, and not lo")
-	}
 	l := &link{name: name, index: s.Index, spec: s}
 	var err error
-	if l.prefix6, err = linkPrefix(s.Prefix6, fmt.Sprintf("2001:db8:%d::/64", s.Index), 6); err != nil {
+	if l.prefix6, err = netip.ParsePrefix(cmp.Or(s.Prefix6, fmt.Sprintf("2001:db8:%d::/64", s.Index))); err != nil {
 		return nil, fmt.Errorf(".prefix6: %w", err)
 	}
-	if l.prefix4, err = linkPrefix(s.Prefix4, fmt.Sprintf("10.%d.0.0/24", s.Index), 4); err != nil {
+	if l.prefix4, err = netip.ParsePrefix(cmp.Or(s.Prefix4, fmt.Sprintf("10.%d.0.0/24", s.Index))); err != nil {
 		return nil, fmt.Errorf(".prefix4: %w", err)
 	}
-	for _, o := range t.links {
-		if o.prefix6.Overlaps(l.prefix6) || o.prefix4.Overlaps(l.prefix4) {
-			return nil, fmt.Errorf(": prefix %s or %s overlaps those of link %s", l.prefix6, l.prefix4, o.name)
-		}
-	}
 	return l, t.chooseKind(l)
-}
-
-func linkPrefix(given, standard string, family int) (netip.Prefix, error) {
-	if given == "" {
-		given = standard
-	}
-	p, err := netip.ParsePrefix(given)
-	if err != nil {
-		return p, fmt.Errorf("parse prefix %q: want an address and a length, such as %s", given, standard)
-	}
-	if p.Addr().Is6() != (family == 6) {
-		return p, fmt.Errorf("prefix %s is not IPv%d", given, family)
-	}
-	if p != p.Masked() {
-		return p, fmt.Errorf("prefix %s has bits set behind its length: did you mean %s?", given, p.Masked())
-	}
-	return p, nil
 }
 
 // hostAddress is the address number i of a prefix.
@@ -165,13 +134,7 @@ func hostAddress(p netip.Prefix, i int) netip.Addr {
 func (t *Topology) buildNodes() error {
 	for _, l := range t.links {
 		for i, name := range l.spec.Ends {
-			n, err := t.ensureNode(name)
-			if err != nil {
-				return fmt.Errorf("links.%s.ends: %w", l.name, err)
-			}
-			if l.end(n) != nil {
-				return fmt.Errorf("links.%s.ends: node %s is there twice", l.name, name)
-			}
+			n := t.ensureNode(name)
 			e := &end{node: n, link: l, number: i + 1, addr6: hostAddress(l.prefix6, i+1), addr4: hostAddress(l.prefix4, i+1)}
 			if !l.prefix6.Contains(e.addr6) || !l.prefix4.Contains(e.addr4) {
 				return fmt.Errorf("links.%s: prefixes %s and %s have no room for %d ends", l.name, l.prefix6, l.prefix4, len(l.spec.Ends))
@@ -181,49 +144,21 @@ func (t *Topology) buildNodes() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.spec.Nodes)) {
-		if _, err := t.ensureNode(name); err != nil {
-			return fmt.Errorf("nodes: %w", err)
-		}
+		t.ensureNode(name)
 	}
-	return t.checkNodes()
+	return nil
 }
 
-func (t *Topology) ensureNode(name string) (*node, error) {
+func (t *Topology) ensureNode(name string) *node {
 	if n := t.node(name); n != nil {
-		return n, nil
-	}
-	if !nodeNameRE.MatchString(name) || name == wire {
-		return nil, fmt.Errorf("node name %q: want 1 to 20 of a-z, 0-9, _ and -, and not %s", name, wire)
+		return n
 	}
 	n := &node{name: name, number: len(t.nodes) + 1}
 	if s := t.spec.Nodes[name]; s != nil {
 		n.spec = *s
 	}
 	t.nodes = append(t.nodes, n)
-	return n, nil
-}
-
-// checkNodes verifies that what nodes refer to exists.
-func (t *Topology) checkNodes() error {
-	for _, n := range t.nodes {
-		if g := n.spec.Gateway; g != "" {
-			gateway := t.node(g)
-			if gateway == nil {
-				return fmt.Errorf("nodes.%s.gateway: there is no node %s", n.name, g)
-			}
-			if _, _, ok := sharedEnds(n, gateway); !ok {
-				return fmt.Errorf("nodes.%s.gateway: %s and %s share no link", n.name, n.name, g)
-			}
-		}
-		if m := n.spec.MPTCP; m != nil {
-			for _, name := range slices.Concat(m.Subflow, m.Signal, m.Backup, m.Fullmesh) {
-				if l := t.link(name); l == nil || l.end(n) == nil {
-					return fmt.Errorf("nodes.%s.mptcp: %s is no link of this node", n.name, name)
-				}
-			}
-		}
-	}
-	return nil
+	return n
 }
 
 // sysctlLines writes settings as key=value, sorted by key.

@@ -29,12 +29,6 @@ func (t *Topology) EventSteps(ev experiment.Event) ([]Step, error) {
 // checkEvents lets New reject what EventSteps could not do.
 func (t *Topology) checkEvents() error {
 	for i, ev := range t.spec.Timeline {
-		if ev.Link != "" && t.link(ev.Link) == nil {
-			return fmt.Errorf("timeline[%d].link: there is no link %s", i, ev.Link)
-		}
-		if ev.Node != "" && t.node(ev.Node) == nil {
-			return fmt.Errorf("timeline[%d].node: there is no node %s", i, ev.Node)
-		}
 		if _, err := t.EventSteps(ev); err != nil {
 			return fmt.Errorf("timeline[%d].%w", i, err)
 		}

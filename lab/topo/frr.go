@@ -38,10 +38,7 @@ type instance struct {
 
 func (t *Topology) buildRouters() error {
 	for _, name := range slices.Sorted(maps.Keys(t.spec.Routers)) {
-		n, err := t.ensureNode(name)
-		if err != nil {
-			return fmt.Errorf("routers: %w", err)
-		}
+		n := t.ensureNode(name)
 		n.router = t.spec.Routers[name]
 	}
 	for _, n := range t.nodes {

@@ -82,8 +82,8 @@ type Check struct {
 	What string
 }
 
-// New computes the topology of a resolved cell, every $param filled in and the directions of its links complete.
-// An error names the key of the experiment file that is wrong.
+// New computes the topology of a resolved cell, every $param filled in and the directions of its links complete. Package experiment has
+// found the names that do not exist and what is no prefix. An error names the key of the experiment file that is wrong.
 func New(s *experiment.Spec) (*Topology, error) {
 	t := &Topology{spec: s}
 	for _, build := range []func() error{t.buildLinks, t.buildNodes, t.buildRouters, t.buildExits, t.checkEvents} {
