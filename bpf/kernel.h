@@ -149,6 +149,11 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+/* include/linux/tcp.h */
+struct tcp_options_received {
+	__u32 rcv_tsval; /* the peer's clock, in the last segment that had timestamps (RFC 7323) */
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp; /* us */
@@ -183,6 +188,7 @@ struct tcp_sock {
 	__u32 undo_marker;
 	__u32 reordering;
 	struct minmax rtt_min;
+	struct tcp_options_received rx_opt;
 	__u8 is_cwnd_limited : 1;
 	bool is_mptcp; /* a subflow; where the kernel has MPTCP */
 };
@@ -334,5 +340,6 @@ enum { CLOCK_MONOTONIC = 1 };
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define USEC_PER_SEC 1000000ULL
+#define USEC_PER_MSEC 1000ULL
 
 #endif

@@ -11,6 +11,8 @@ enum {
 	MIN_RTT_WINDOW_US = 10 * USEC_PER_SEC,
 	/* Packets of a train that must have arrived before its dispersion is worth something. */
 	TRAIN_MIN_PACKETS = 6,
+	/* After this time the ticks of the peer's clock can be told from those of 4 ms and longer. */
+	PEER_CLOCK_MS = 16,
 };
 
 /* The bucket of a latency: quarter octaves from 64 us, so that a bucket's bounds are 19 % apart. */
@@ -146,6 +148,36 @@ static __always_inline bool all_acknowledged(const struct tcp_sock *tp)
 	return !tp->packets_out && tp->snd_una == tp->write_seq;
 }
 
+static __always_inline void train_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
+{
+	s->train_start_us = now_us;
+	s->train_tsval = tp->rx_opt.rcv_tsval;
+	s->train_delivered = tp->delivered;
+}
+
+/* RFC 7323 lets a peer's clock tick in 1 ms to 1 s, and Linux has one of microseconds for some routes: whether it is the usual 1 ms shows between bursts. */
+static __always_inline void peer_clock(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
+{
+	__u32 ms = (now_us - s->train_start_us) / USEC_PER_MSEC, ticks = tp->rx_opt.rcv_tsval - s->train_tsval;
+
+	if (s->train_start_us && ms >= PEER_CLOCK_MS)
+		s->peer_ms = ticks >= ms / 2 && ticks <= ms * 2;
+}
+
+/*
+ * How long the train took to come through. ACKs queue and are held back on their way as all packets; their timestamps say within a
+ * millisecond when the peer sent them, and so between what bounds the time here can be that of the way there.
+ */
+static __always_inline __u64 train_us(const struct tcp_sock *tp, const struct plait_sock *s, __u64 now_us)
+{
+	__s32 ticks = tp->rx_opt.rcv_tsval - s->train_tsval;
+	__u64 here_us = now_us - s->train_start_us, there_us = (__u64)max(ticks, 0) * USEC_PER_MSEC;
+
+	if (!s->peer_ms)
+		return here_us;
+	return min(max(here_us + USEC_PER_MSEC, there_us) - USEC_PER_MSEC, there_us + USEC_PER_MSEC);
+}
+
 /* The rate at which packets sent back to back come through, from the spacing of their ACKs. */
 static __always_inline void measure_train(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
@@ -153,16 +185,17 @@ static __always_inline void measure_train(const struct tcp_sock *tp, struct plai
 
 	s->train_measured = 0;
 	if (!s->ack_us) {
-		s->ack_us = s->train_start_us = now_us;
-		s->ack_delivered = s->train_delivered = tp->delivered;
+		s->ack_us = now_us;
+		s->ack_delivered = tp->delivered;
+		peer_clock(tp, s, now_us);
+		train_begins(tp, s, now_us);
 		return;
 	}
 	packets = tp->delivered - s->train_delivered;
 	if (packets < TRAIN_MIN_PACKETS || now_us == s->train_start_us)
 		return;
-	s->dispersion_Bps = (__u64)packets * tp->mss_cache * USEC_PER_SEC / (now_us - s->train_start_us);
-	s->train_start_us = now_us;
-	s->train_delivered = tp->delivered;
+	s->dispersion_Bps = (__u64)packets * tp->mss_cache * USEC_PER_SEC / train_us(tp, s, now_us);
+	train_begins(tp, s, now_us);
 	s->train_measured = 1;
 	if (s->trains < 255)
 		s->trains++;

@@ -195,6 +195,8 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->cwnd_stamp = tp->snd_cwnd_stamp;
+	if (s->hooked && !s->train_start_us) /* of the handshake; what a connection that was there before heard last came at a time unknown */
+		train_begins(tp, s, tp->tcp_mstamp);
 	want = wanted(s, false);
 	s->algorithm = want < PLAIT_ALGORITHMS ? want : PLAIT_CUBIC;
 	algorithm_init(sk, s);

@@ -23,6 +23,7 @@ func TestExperiments(t *testing.T) {
 		{"epe-routes", experiment.Options{Seeds: 2}},
 		{"demo-exits", experiment.Options{Set: []string{"workload=stream"}}},
 		{"congestion-shallow", experiment.Options{Set: []string{"rate_mbps=10", "queue_packets=10", "count=22"}}},
+		{"congestion-disturbed", experiment.Options{Set: []string{"by=compressed"}, Seeds: 1}},
 		{"rtcp-table-bottleneck", experiment.Options{Set: []string{"rtt_ms=100", "rate_mbps=1", "queue_packets=10", "count=3"}}},
 		{"egress-failure", experiment.Options{Set: []string{"failure=forward", "seconds=10"}, Seeds: 1}},
 		{"stripe-silent", experiment.Options{Set: []string{"event=silent", "a_mbps=8", "b_mbps=8", "seconds=10"}, Seeds: 1}},

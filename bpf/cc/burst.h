@@ -4,7 +4,7 @@
  *
  * Window growth answers the question how much a long transfer may send. A burst is over before that answer comes, so this
  * algorithm asks another: how fast does the path take a burst? It sends what it would send at once anyway (the first ten
- * packets, RFC 6928) as one train, reads the path's capacity from the spacing of the train's ACKs, and paces all else at that
+ * packets, RFC 6928) as one train, reads the path's capacity from the spacing of the train's ACKs and from their timestamps, and paces all else at that
  * rate, with a window that never has to grow:
  *
  *	train      = 10 packets
