@@ -14,7 +14,7 @@ var ErrConditions = errors.New("so its runs cannot be joined with new ones; name
 // conditions are what a run's numbers depend on besides its parameters, variant and seed: name and value of each.
 func conditions(f *result.File) [][2]string {
 	p := f.Provenance
-	return [][2]string{{"experiment file", f.Experiment.Source}, {"command line", p.Command}, {"guest image or build of plait", p.Image}, {"kernel", p.Kernel},
+	return [][2]string{{"experiment file", f.Experiment.Source}, {"guest image or build of plait", p.Image}, {"kernel", p.Kernel},
 		{"emulator", p.QEMU}, {"clock", p.ClockBase}}
 }
 
@@ -25,7 +25,8 @@ func key(c *result.Cell) (string, error) {
 	return string(text), err
 }
 
-// resume takes over the valid runs of a result file, which must be of this experiment under the same conditions.
+// resume takes over the valid runs of a result file, which must be of this experiment under the same conditions. It may have fewer
+// seeds and parameters, but no others: they would be lost.
 func (r *run) resume(before *result.File) error {
 	now, err := r.file()
 	if err != nil {
@@ -54,6 +55,10 @@ func (r *run) resume(before *result.File) error {
 			return err
 		}
 		r.results[i] = finished[k]
+		delete(finished, k)
+	}
+	if len(finished) > 0 {
+		return fmt.Errorf("resume %s: the result file has runs that this command line does not ask for (%d), %w", r.exp.Spec.Name, len(finished), ErrConditions)
 	}
 	return nil
 }

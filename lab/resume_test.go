@@ -45,10 +45,12 @@ func written(t *testing.T) *result.File {
 	return f
 }
 
-// The valid cell is taken over in its place; the invalid one and the one that is not there are to run.
+// The valid cell is taken over in its place, also from a run that was asked for less; the invalid one and the one that is not there are to run.
 func TestResume(t *testing.T) {
 	r := interrupted(t)
-	if err := r.resume(written(t)); err != nil {
+	f := written(t)
+	f.Provenance.Command = "plait lab run interrupt --seeds 2"
+	if err := r.resume(f); err != nil {
 		t.Fatal(err)
 	}
 	if r.results[0] != nil || r.results[1] == nil || r.results[1].VirtualS != 1 || r.results[2] != nil {
@@ -63,7 +65,7 @@ func TestResumeOtherConditions(t *testing.T) {
 	}{
 		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file,"},
 		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image or build of plait,"},
-		{func(f *result.File) { f.Provenance.Command += " --set a=1" }, "another command line,"},
+		{func(f *result.File) { f.Cells[0].Seed = 9 }, "does not ask for (1),"},
 	} {
 		f := written(t)
 		c.change(f)
