@@ -90,7 +90,17 @@ func busy(t *testing.T, do func()) {
 	do()
 }
 
-// onBusyHost runs an experiment on the host as it is, and as two machines at a time on a busy one.
+// freshCache is a cache that has the image and no machine.
+func freshCache(t *testing.T, l *Lab) string {
+	t.Helper()
+	images, dir := filepath.Join(l.Cache, "image"), t.TempDir()
+	if err := os.Symlink(images, filepath.Join(dir, "image")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// onBusyHost runs an experiment on the host as it is, and as two machines at a time, booted anew, on a busy one.
 func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte) {
 	first = runFile(t, 1, path, experiment.Options{})
 	holds(t, first)
@@ -98,6 +108,11 @@ func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte
 	if err != nil {
 		t.Fatal(err)
 	}
+	l, err := New("test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PLAIT_CACHE", freshCache(t, l))
 	busy(t, func() {
 		if got, err = result.Encode(runFile(t, 2, path, experiment.Options{})); err != nil {
 			t.Fatal(err)
@@ -106,7 +121,7 @@ func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte
 	return first, want, got
 }
 
-// A result file has the same bytes whatever else the host does, and however many machines run beside each other. On a host whose hypervisor takes its
+// A result file has the same bytes whatever else the host does, however many machines run beside each other, and whenever they were booted. On a host whose hypervisor takes its
 // processors away that can fail once in very many runs (decision 4), so only what fails twice is a failure.
 func TestResultsDoNotDependOnTheHost(t *testing.T) {
 	for _, name := range []string{"lossy", "cellular", "mptcp"} {
@@ -210,11 +225,7 @@ func TestCancelBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := filepath.Join(l.Cache, "image")
-	l.Terminal, l.Cache = nil, t.TempDir()
-	if err := os.Symlink(images, filepath.Join(l.Cache, "image")); err != nil {
-		t.Fatal(err)
-	}
+	l.Terminal, l.Cache = nil, freshCache(t, l)
 	ctx, stop := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	_, err = l.Base(ctx, "6.12", func(string) { stop(why) })

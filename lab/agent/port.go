@@ -57,8 +57,14 @@ func (p *ports) do(f func()) {
 	<-done
 }
 
+// pauseLine tells the host that the machine is about to stop.
+const pauseLine = "pausing"
+
 // pause stops the virtual machine. It returns when the machine, or one resumed from its saved state, goes on.
-func (p *ports) pause() { p.do(func() { outByte(portPvpanic, pvpanicPause) }) }
+func (p *ports) pause() {
+	_, _ = p.Write([]byte(pauseLine + "\n"))
+	p.do(func() { outByte(portPvpanic, pvpanicPause) })
+}
 
 // Write sends bytes to the host.
 func (p *ports) Write(b []byte) (int, error) {

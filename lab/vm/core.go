@@ -17,7 +17,7 @@ var machines atomic.Int64
 
 // claimCore finds a core that no machine of any process of plait is on, as long as there is one. Each machine is kept on one: the emulator's
 // two threads wait for each other all the time, and waking another core takes longer than most of what they do. Two machines on one core
-// starve each other, as the virtual CPU's thread has a real-time priority. The claim is a name in the abstract socket namespace that begins
+// starve each other, as their threads have a real-time priority. The claim is a name in the abstract socket namespace that begins
 // with claims and ends with the process; machines in another network namespace do not see it. core is -1 if this process may use only one.
 func claimCore(claims string) (core int, free func()) {
 	var may unix.CPUSet

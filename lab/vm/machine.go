@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -55,13 +56,20 @@ type pipes struct {
 	ends  []*os.File        // the emulator's
 	read  []<-chan struct{} // closed when all has been read
 	words string            // the first of the lastWords on the console; valid once all has been read
+
+	pausing chan struct{} // closed when the guest is about to stop the machine, or its output has ended
 }
 
 // open makes the pipes. heard is called at every line of output.
 func (m *machine) open(heard func()) (*pipes, error) {
-	p := &pipes{}
+	p := &pipes{pausing: make(chan struct{})}
+	pausing := sync.OnceFunc(func() { close(p.pausing) })
 	output := func(line []byte) {
 		heard()
+		if string(line) == pauseLine {
+			pausing()
+			return
+		}
 		m.out(line)
 	}
 	console := func(line []byte) {
@@ -80,6 +88,10 @@ func (m *machine) open(heard func()) (*pipes, error) {
 		}
 		p.ends, p.read = append(p.ends, end), append(p.read, read)
 	}
+	go func() {
+		<-p.read[0]
+		pausing()
+	}()
 	job, err := inMemory(m.job)
 	if err != nil {
 		p.release()
@@ -111,7 +123,7 @@ func (p *pipes) release() {
 }
 
 // start starts the emulator and opens its protocol. It gets no signal from the terminal, and none survives this process.
-func start(cmd *exec.Cmd, core int) (*monitor, error) {
+func start(cmd *exec.Cmd, core int, pausing <-chan struct{}) (*monitor, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -124,7 +136,7 @@ func start(cmd *exec.Cmd, core int) (*monitor, error) {
 	if err := startOn(core, cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
 	}
-	return newMonitor(stdin, stdout)
+	return newMonitor(stdin, stdout, cmd.Process.Pid, pausing)
 }
 
 // process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
@@ -136,7 +148,7 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
 	core, free := claimCore("@plait-lab-core-")
 	defer free()
-	control, err := start(cmd, core)
+	control, err := start(cmd, core, lines.pausing)
 	lines.release()
 	if cmd.Process == nil {
 		return err

@@ -13,8 +13,10 @@ import (
 // easier to read, but QEMU runs it in a thread of its own, which every change of a timer in the guest wakes: 80,000 context
 // switches for a virtual second of a 30 Mbit/s flow instead of half of that.
 type monitor struct {
-	in  io.Writer
-	out *bufio.Reader
+	in       io.Writer
+	out      *bufio.Reader
+	mainLoop int             // the emulator's thread that answers, which is its first
+	pausing  <-chan struct{} // closed when the guest is about to stop the machine, or says nothing more
 }
 
 var prompt = []byte("(qemu) ")
@@ -23,8 +25,8 @@ var prompt = []byte("(qemu) ")
 var errEnded = errors.New("the emulator ended")
 
 // newMonitor waits for the first prompt.
-func newMonitor(in io.Writer, out io.Reader) (*monitor, error) {
-	m := &monitor{in: in, out: bufio.NewReader(out)}
+func newMonitor(in io.Writer, out io.Reader, mainLoop int, pausing <-chan struct{}) (*monitor, error) {
+	m := &monitor{in: in, out: bufio.NewReader(out), mainLoop: mainLoop, pausing: pausing}
 	_, err := m.answer()
 	return m, err
 }

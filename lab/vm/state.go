@@ -75,8 +75,10 @@ func await(m *monitor, status string, is bool) error {
 	}
 }
 
-// save waits until the guest stops the machine and writes its devices beside its memory, which is in the file already.
+// save waits until the guest stops the machine and writes its devices beside its memory, which is in the file already. The main loop is asked nothing before:
+// a question would wake it at a moment of the host (preferMainLoop).
 func save(m *monitor, dir State) error {
+	<-m.pausing
 	if err := await(m, "guest-panicked", true); err != nil {
 		return fmt.Errorf("wait for the guest: %w", err)
 	}
@@ -100,10 +102,7 @@ func resume(m *monitor, from State) error {
 		err = await(m, "inmigrate", false)
 	}
 	if err == nil {
-		err = preferProcessor(m)
-	}
-	if err == nil {
-		_, err = m.command("cont")
+		err = begin(m)
 	}
 	if err != nil {
 		return fmt.Errorf("resume the machine: %w", err)
@@ -111,25 +110,40 @@ func resume(m *monitor, from State) error {
 	return nil
 }
 
-// preferProcessor lets the thread of the virtual CPU run before the emulator's main loop, which is on the same core. Between
-// the guest's HLT and the accounting of its last instructions the main loop would skip idle time from a clock that lacks
-// them (accel/tcg/icount, icount_start_warp_timer): the next timer would fire some microseconds late, and results would
-// differ in the last digits. Without the right to real-time priorities that can happen, on a busy host above all.
-func preferProcessor(m *monitor) error {
+// begin lets a stopped machine run.
+func begin(m *monitor) error {
+	err := preferMainLoop(m)
+	if err == nil {
+		_, err = m.command("cont")
+	}
+	return err
+}
+
+// preferMainLoop lets the emulator's main loop run before the thread of the virtual CPU, which is on the same core. It skips idle time, and is woken when the
+// virtual CPU has accounted its last instructions and halts: if it came later, with the virtual CPU halted again and the instructions since not yet accounted
+// (accel/tcg/icount, icount_start_warp_timer), or with the virtual CPU stopped before the machine is (cpu_stop_current), it would skip from another moment, and
+// results would differ in some digit. Both get a real-time priority, so that no other program comes between. Without the right to such priorities (EPERM) that
+// can happen, on a busy host above all.
+func preferMainLoop(m *monitor) error {
 	printed, err := m.command("info cpus") // * CPU #0: thread_id=1234
 	if err != nil {
 		return err
 	}
 	_, number, _ := strings.Cut(printed, "thread_id=")
-	thread, err := strconv.Atoi(strings.TrimSpace(number))
+	processor, err := strconv.Atoi(strings.TrimSpace(number))
 	if err != nil {
 		return fmt.Errorf("find the thread of the virtual CPU: %q", printed)
 	}
-	err = unix.SchedSetAttr(thread, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
-	if errors.Is(err, unix.EPERM) {
-		return nil
+	for priority, thread := range []int{processor, m.mainLoop} {
+		err = unix.SchedSetAttr(thread, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(priority + 1)}, 0)
+		if errors.Is(err, unix.EPERM) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("give the emulator a real-time priority: %w", err)
+		}
 	}
-	return err
+	return nil
 }
 
 // linePipe returns a pipe whose lines are given to f; the channel closes when the last writer has closed.

@@ -28,6 +28,8 @@ const (
 	ClockBase = "2026-01-01"
 	// jobFile is the fw_cfg file the job comes in.
 	jobFile = "opt/plait/job"
+	// pauseLine is what the guest says before it stops the machine.
+	pauseLine = "pausing"
 	// commandLine of the guest's kernel. No address space layout randomisation, no randomness from the processor: nothing
 	// may differ from boot to boot. A small TCP hash, for every sample of all sockets walks it. The second line leaves out
 	// hardening and accounting, which change no protocol and would be a twentieth of what a guest computes.
@@ -76,8 +78,13 @@ func Boot(ctx context.Context, image Image, dir State, job []byte, opt Options, 
 	if err := allocate(dir.ram()); err != nil {
 		return err
 	}
-	m := machine{job: job, out: out, ram: dir.ram(), shared: true, opt: opt, extra: boot(image)}
-	return m.run(ctx, func(q *monitor) error { return save(q, dir) })
+	m := machine{job: job, out: out, ram: dir.ram(), shared: true, opt: opt, extra: append(boot(image), "-S")}
+	return m.run(ctx, func(q *monitor) error {
+		if err := begin(q); err != nil {
+			return fmt.Errorf("start the machine: %w", err)
+		}
+		return save(q, dir)
+	})
 }
 
 // Extend resumes the machine in from, gives it the job and keeps it in dir when the guest asks for it.
