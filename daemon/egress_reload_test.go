@@ -23,7 +23,8 @@ func TestRereadEgress(t *testing.T) {
 		old, new string
 		refused  bool
 	}{
-		{"  rules:\n    - {port: 443, strategy: cheap}\n", "  strategy: latency\n  moved_percent: 30\n  holdout_percent: 1\n", false},
+		{"  rules:\n    - {port: 443, strategy: cheap}\n", "  strategy: latency\n  moved_percent: 30\n", false},
+		{"holdout_percent: 0", "holdout_percent: 1", false},
 		{`addresses: "2001:db8:1::a"`, `addresses: "2001:db8:1::a", cost: 7, cap_mbps: 100`, false},
 		{`addresses: "2001:db8:1::a"`, `addresses: "2001:db8:1::d"`, true},
 		{"name: transit-a", "name: transit-c", true},
