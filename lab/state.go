@@ -65,12 +65,17 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 			return err
 		}
 		defer os.Remove(machine.Initrd)
+		invalid := ""
 		err = vm.Boot(ctx, machine, dir, []byte("{}"), vm.Options{Console: l.Console}, func(line []byte) {
 			var m agent.Message
-			if json.Unmarshal(line, &m) == nil && m.Boot != "" {
-				b.Kernel = m.Boot
+			if json.Unmarshal(line, &m) != nil {
+				return
 			}
+			b.Kernel, invalid = m.Boot, m.Invalid
 		})
+		if invalid != "" {
+			return fmt.Errorf("boot the guest: %s", invalid)
+		}
 		if err != nil {
 			return err
 		}

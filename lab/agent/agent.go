@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"plait.dev/plait/lab/topo"
 )
@@ -58,19 +57,18 @@ func work(p *ports, h host) error {
 	}
 }
 
-// Main is the guest's init: boot, be saved, work, power off.
+// Main is the guest's init: boot, be saved, work, end the machine.
 func Main() {
-	defer powerOff()
-	if err := boot(); err != nil {
-		fmt.Fprintln(os.Stderr, "boot:", err)
-		return
-	}
 	p, err := openPorts()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "open the line to the host:", err)
+		panic(fmt.Errorf("open the line to the host: %w", err)) // the host reads it on the console
+	}
+	defer p.end()
+	h := host{p}
+	if err := boot(); err != nil {
+		h.send(Message{Invalid: "boot: " + err.Error()})
 		return
 	}
-	h := host{p}
 	h.send(Message{Boot: release()})
 	if err := work(p, h); err != nil {
 		h.send(Message{Invalid: err.Error()})

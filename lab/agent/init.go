@@ -101,9 +101,3 @@ func release() string {
 	}
 	return unix.ByteSliceToString(u.Release[:])
 }
-
-// powerOff ends the machine.
-func powerOff() {
-	unix.Sync()
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-}

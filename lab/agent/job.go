@@ -53,14 +53,14 @@ type File struct {
 }
 
 // host is the line to it.
-type host struct{ w io.Writer }
+type host struct{ ports *ports }
 
 func (h host) send(m Message) {
 	line, err := json.Marshal(m)
 	if err != nil {
 		line, _ = json.Marshal(Message{Invalid: fmt.Sprintf("encode message: %v", err)})
 	}
-	_, _ = h.w.Write(append(line, '\n'))
+	_, _ = h.ports.Write(append(line, '\n'))
 }
 
 // sendCell sends the result and the captures.

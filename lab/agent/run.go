@@ -207,7 +207,7 @@ func (c *cell) heartbeat(ctx context.Context) {
 		c.host.send(Message{AtS: s})
 		if s > limit {
 			c.host.send(Message{Invalid: fmt.Sprintf("not ended after %g s", s)})
-			powerOff()
+			c.host.ports.end()
 		}
 	}
 }

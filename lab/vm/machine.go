@@ -40,7 +40,7 @@ func (m *machine) arguments() []string {
 		"-machine", "pc,memory-backend=ram", "-cpu", "Nehalem", "-smp", "1", "-m", fmt.Sprint(MemoryMB),
 		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", MemoryMB, m.ram, share),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-monitor", "stdio",
-		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause",
+		"-device", "pvpanic,ioport=0x505", "-action", "panic=pause", "-device", "isa-debug-exit,iobase=0x501,iosize=1",
 		"-chardev", "file,id=out,path=/proc/self/fd/3", "-device", "isa-debugcon,iobase=0xe9,chardev=out",
 		"-fw_cfg", "name=" + jobFile + ",file=/proc/self/fd/5",
 	}
@@ -60,8 +60,8 @@ type pipes struct {
 	pausing chan struct{} // closed when the guest is about to stop the machine, or its output has ended
 }
 
-// open makes the pipes. heard is called at every line of output.
-func (m *machine) open(heard func()) (*pipes, error) {
+// open makes the pipes. heard is called at every line of output, crashed when the console shows the first last words.
+func (m *machine) open(heard func(), crashed func(words string)) (*pipes, error) {
 	p := &pipes{pausing: make(chan struct{})}
 	pausing := sync.OnceFunc(func() { close(p.pausing) })
 	output := func(line []byte) {
@@ -75,6 +75,7 @@ func (m *machine) open(heard func()) (*pipes, error) {
 	console := func(line []byte) {
 		if p.words == "" && lastWords.Match(line) {
 			p.words = string(bytes.TrimSpace(line))
+			crashed(p.words)
 		}
 		if m.opt.Console != nil {
 			_, _ = m.opt.Console.Write(append(line, '\n'))
@@ -154,14 +155,16 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 		return err
 	}
 	if err == nil {
-		err = ignoreMemory(control)
+		err = prepare(control)
 	}
 	if err == nil {
 		err = drive(control)
 	}
 	_, _ = control.command("quit") // unless it has ended by itself
 	control.ended()
-	err = errors.Join(err, cmd.Wait())
+	if wait := cmd.Wait(); cmd.ProcessState.ExitCode() != endedInOrder {
+		err = errors.Join(err, wait)
+	}
 	for _, read := range lines.read {
 		<-read
 	}
@@ -185,7 +188,8 @@ func (m *machine) run(ctx context.Context, drive func(*monitor) error) error {
 		defer watchdog.Stop()
 		heard = func() { watchdog.Reset(maxSilence) }
 	}
-	lines, err := m.open(heard)
+	crashed := func(words string) { time.AfterFunc(lastWordsTime, func() { stop(&Crash{words}) }) }
+	lines, err := m.open(heard, crashed)
 	if err != nil {
 		return err
 	}

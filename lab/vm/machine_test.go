@@ -41,7 +41,7 @@ done
 }
 
 func TestResume(t *testing.T) {
-	fake(t, `echo one >&3; echo two >&3; echo hello >&4; exit`)
+	fake(t, `echo one >&3; echo two >&3; echo hello >&4; exit 67`)
 	var lines []string
 	var console strings.Builder
 	err := Resume(t.Context(), "", nil, Options{Console: &console}, func(b []byte) { lines = append(lines, string(b)) })
@@ -61,15 +61,17 @@ func TestResumeEnds(t *testing.T) {
 	}{
 		"agent panics":  {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; exit`, true, "panic: no such link"},
 		"kernel panics": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exit`, true, "Fatal exception"},
+		"goes on after": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exec sleep 60`, true, "Fatal exception"},
 		"hangs":         {`exec sleep 60`, true, "it said nothing for 100ms"},
 		"emulator ends": {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, test.runs)
+			defer func(silence, words time.Duration) { maxSilence, lastWordsTime = silence, words }(maxSilence, lastWordsTime)
 			if name == "hangs" {
-				defer func(d time.Duration) { maxSilence = d }(maxSilence)
 				maxSilence = 100 * time.Millisecond
 			}
+			lastWordsTime = 100 * time.Millisecond
 			err := Resume(t.Context(), "", nil, Options{}, func([]byte) {})
 			var crash *Crash
 			if err == nil || errors.As(err, &crash) != test.crash || !strings.Contains(err.Error(), test.want) {

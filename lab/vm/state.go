@@ -58,9 +58,12 @@ func copySparse(from, to string) error {
 // poll is how often the emulator is asked for its status while it saves or loads a machine.
 const poll = 5 * time.Millisecond
 
-// ignoreMemory keeps memory out of saved machines: it is in the file that backs it.
-func ignoreMemory(m *monitor) error {
+// prepare keeps memory out of saved machines, for it is in the file that backs it, and timers of the host's clock out of resumed ones (alternate).
+func prepare(m *monitor) error {
 	_, err := m.command("migrate_set_capability x-ignore-shared on")
+	if err == nil {
+		_, err = m.command("migrate_set_parameter announce-rounds 0")
+	}
 	return err
 }
 
@@ -76,7 +79,7 @@ func await(m *monitor, status string, is bool) error {
 }
 
 // save waits until the guest stops the machine and writes its devices beside its memory, which is in the file already. The main loop is asked nothing before:
-// a question would wake it at a moment of the host (preferMainLoop).
+// a question would wake it at a moment of the host (alternate).
 func save(m *monitor, dir State) error {
 	<-m.pausing
 	if err := await(m, "guest-panicked", true); err != nil {
@@ -112,19 +115,24 @@ func resume(m *monitor, from State) error {
 
 // begin lets a stopped machine run.
 func begin(m *monitor) error {
-	err := preferMainLoop(m)
+	err := alternate(m)
 	if err == nil {
 		_, err = m.command("cont")
 	}
 	return err
 }
 
-// preferMainLoop lets the emulator's main loop run before the thread of the virtual CPU, which is on the same core. It skips idle time, and is woken when the
-// virtual CPU has accounted its last instructions and halts: if it came later, with the virtual CPU halted again and the instructions since not yet accounted
-// (accel/tcg/icount, icount_start_warp_timer), or with the virtual CPU stopped before the machine is (cpu_stop_current), it would skip from another moment, and
-// results would differ in some digit. Both get a real-time priority, so that no other program comes between. Without the right to such priorities (EPERM) that
-// can happen, on a busy host above all.
-func preferMainLoop(m *monitor) error {
+// alternate has the emulator's two threads, which are on one core, take turns only when the other one waits. The main loop skips idle time, and is woken whenever a
+// timer of the guest expires or its virtual CPU halts. If it ran at once, the thread of the virtual CPU, which holds the lock both need, would have to be let in
+// again before either got on: four times as many switches. If it came after the virtual CPU had halted and before the instructions were accounted
+// (accel/tcg/icount, icount_start_warp_timer), it would skip from another moment, and results would differ in some digit. With one real-time priority for both,
+// first in first out, neither can happen: the thread of the virtual CPU sleeps only when it has accounted. Without the right to such a priority (EPERM) both are
+// batch jobs, which do not interrupt each other either, but other programs come between, and time slices.
+//
+// The main loop does not come at all while the guest computes. So nothing that the guest waits for by computing may be the main loop's: the guest ends the
+// emulator itself (isa-debug-exit), and no timer of the host's clock may be left (icount_get_limit would give the virtual CPU no instruction until the main loop
+// had run it), as those which announce a resumed machine to its network would be.
+func alternate(m *monitor) error {
 	printed, err := m.command("info cpus") // * CPU #0: thread_id=1234
 	if err != nil {
 		return err
@@ -134,13 +142,19 @@ func preferMainLoop(m *monitor) error {
 	if err != nil {
 		return fmt.Errorf("find the thread of the virtual CPU: %q", printed)
 	}
-	for priority, thread := range []int{processor, m.mainLoop} {
-		err = unix.SchedSetAttr(thread, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(priority + 1)}, 0)
-		if errors.Is(err, unix.EPERM) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("give the emulator a real-time priority: %w", err)
+	err = schedule(unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, processor, m.mainLoop)
+	if errors.Is(err, unix.EPERM) {
+		err = schedule(unix.SchedAttr{Policy: unix.SCHED_BATCH}, processor, m.mainLoop)
+	}
+	return err
+}
+
+// schedule gives threads a scheduling policy.
+func schedule(policy unix.SchedAttr, threads ...int) error {
+	policy.Size = unix.SizeofSchedAttr
+	for _, thread := range threads {
+		if err := unix.SchedSetAttr(thread, &policy, 0); err != nil {
+			return fmt.Errorf("schedule the emulator's threads: %w", err)
 		}
 	}
 	return nil

@@ -63,6 +63,13 @@ func (e *Crash) Error() string {
 // lastWords are what a Go program or the kernel says first when it crashes.
 var lastWords = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): |Kernel panic`)
 
+// lastWordsTime is what a guest that crashed has to print the rest. It may go on computing for ever, and the emulator's main loop, which would end it, does not
+// come before the virtual CPU halts (alternate).
+var lastWordsTime = 2 * time.Second
+
+// endedInOrder is the emulator's exit status when the guest has ended it (isa-debug-exit).
+const endedInOrder = 0x21<<1 | 1
+
 // Options of a run.
 type Options struct {
 	// Console receives what the guest's kernel and agent print; nil throws it away.
