@@ -261,7 +261,8 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 func (f *runFlags) conclude(results []*result.File, problem error) error {
 	if f.report != "" && len(results) > 0 {
 		if err := report.Write(f.report, results, report.Options{}); err != nil {
-			return &exit{lab.ExitInvalid, errors.Join(problem, err)}
+			err = errors.Join(problem, err)
+			return &exit{failure(err), err}
 		}
 		fmt.Println("report:", f.report)
 	}
@@ -281,10 +282,11 @@ func (f *runFlags) conclude(results []*result.File, problem error) error {
 // failure is the exit status of a run that did not come to its end.
 func failure(err error) int {
 	var host *image.HostError
+	var file *fs.PathError
 	switch {
 	case errors.Is(err, errInterrupted):
 		return 130
-	case errors.As(err, &host), errors.Is(err, lab.ErrConditions):
+	case errors.As(err, &host), errors.As(err, &file), errors.Is(err, lab.ErrConditions):
 		return lab.ExitInput
 	}
 	return lab.ExitInvalid

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -109,6 +110,15 @@ func TestInterruptedKeepsTheOldFile(t *testing.T) {
 func TestOtherResultIsBadInput(t *testing.T) {
 	if got := failure(fmt.Errorf("resume x: %w", lab.ErrConditions)); got != lab.ExitInput {
 		t.Errorf("exit status %d, want %d", got, lab.ExitInput)
+	}
+}
+
+// TestReportThatCannotBeWritten: runs that are valid do not end as invalid because their report cannot be written.
+func TestReportThatCannotBeWritten(t *testing.T) {
+	f := runFlags{report: filepath.Join(os.DevNull, "report.html")}
+	var got *exit
+	if err := f.conclude([]*result.File{{}}, nil); !errors.As(err, &got) || got.status != lab.ExitInput {
+		t.Errorf("%v; want exit status %d", err, lab.ExitInput)
 	}
 }
 
