@@ -171,9 +171,9 @@ static __always_inline void peer_clock(const struct tcp_sock *tp, struct plait_s
 static __always_inline __u64 train_us(const struct tcp_sock *tp, const struct plait_sock *s, __u64 now_us)
 {
 	__s32 ticks = tp->rx_opt.rcv_tsval - s->train_tsval;
-	__u64 here_us = now_us - s->train_start_us, there_us = (__u64)max(ticks, 0) * USEC_PER_MSEC;
+	__u64 here_us = now_us - s->train_start_us, there_us = (__u64)ticks * USEC_PER_MSEC;
 
-	if (!s->peer_ms)
+	if (!s->peer_ms || ticks < 0) /* an ACK that was overtaken says nothing */
 		return here_us;
 	return min(max(here_us + USEC_PER_MSEC, there_us) - USEC_PER_MSEC, there_us + USEC_PER_MSEC);
 }

@@ -51,6 +51,8 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 		return 0;
 	if (unbounded(s->algorithm))
 		clamp_to_carried(tcp_sk_mut(sk), s);
+	if (s->algorithm == PLAIT_BURST)
+		burst_leave(tcp_sk_mut(sk), s);
 	if (!sets_rate(to))
 		set_pacing(sk, s, s->lead_us);
 	s->algorithm = to;

@@ -153,6 +153,16 @@ static __always_inline __u32 burst_ssthresh(const struct tcp_sock *tp, struct pl
 	return tp->snd_ssthresh;
 }
 
+/*
+ * A window-based algorithm takes over. Where a queue stands this window fills the path already, but what measures round trips from now on takes the
+ * queue for a part of them and finds no end of slow start (HyStart): it ends after one round trip more.
+ */
+static __always_inline void burst_leave(struct tcp_sock *tp, const struct plait_sock *s)
+{
+	if (burst_queue_stands(s))
+		tp->snd_ssthresh = min(tp->snd_ssthresh, 2 * tp->snd_cwnd);
+}
+
 /* The first packets after an idle time go as one train; later ones in pairs, as fast as a millisecond's timer can pace them. */
 static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp)
 {
