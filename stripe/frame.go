@@ -15,7 +15,7 @@ const (
 	frameHello   = 1 // dialer, first: what joins which session (hello, JSON)
 	frameWelcome = 2 // listener, first: the path is taken
 	frameData    = 3 // number of the chunk (8 bytes), payload; no payload: the end of the stream
-	frameAck     = 4 // chunks that came over this path, next chunk missing in the session, limit (8 bytes each)
+	frameAck     = 4 // chunks that came over this path, next chunk missing in the session, limit, which came after that one (8 bytes each)
 	framePing    = 5 // a number, to be sent back at once (8 bytes)
 	framePong    = 6
 	frameLinks   = 7 // listener: its addresses, as they are now ([]Peer, JSON)
@@ -78,8 +78,8 @@ func appendJSON(b []byte, kind byte, v any) []byte {
 }
 
 // readNumbers takes apart the body of a frame that is n numbers.
-func readNumbers(kind byte, body []byte, n int) ([3]uint64, error) {
-	var out [3]uint64
+func readNumbers(kind byte, body []byte, n int) ([4]uint64, error) {
+	var out [4]uint64
 	if len(body) != 8*n {
 		return out, fmt.Errorf("frame %d has a body of %d bytes, not %d", kind, len(body), 8*n)
 	}

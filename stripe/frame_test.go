@@ -18,7 +18,7 @@ func appendData(b []byte, number uint64, payload []byte) []byte {
 
 func TestFrames(t *testing.T) {
 	b := appendData(nil, 1<<40, []byte("chunk"))
-	b = appendNumbers(b, frameAck, 1, 2, 3)
+	b = appendNumbers(b, frameAck, 1, 2, 3, 4)
 	b = appendFrame(b, frameClose, nil)
 	r := bytes.NewReader(b)
 	buf := make([]byte, maxFrame)
@@ -27,7 +27,7 @@ func TestFrames(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	f, err = readFrame(r, buf)
-	if n, e := readNumbers(f.kind, f.body, 3); err != nil || e != nil || n != [3]uint64{1, 2, 3} {
+	if n, e := readNumbers(f.kind, f.body, 4); err != nil || e != nil || n != [4]uint64{1, 2, 3, 4} {
 		t.Errorf("%v, %v, %v", n, err, e)
 	}
 	if f, err = readFrame(r, buf); err != nil || f.kind != frameClose || len(f.body) != 0 {
@@ -66,10 +66,10 @@ func FuzzReadFrame(f *testing.F) {
 
 // A peer that has a key may still send anything. It can end the session, not this process.
 func FuzzSession(f *testing.F) {
-	f.Add(appendData(nil, 0, []byte("x")), appendNumbers(nil, frameAck, 1, 1, 700))
+	f.Add(appendData(nil, 0, []byte("x")), appendNumbers(nil, frameAck, 1, 1, 700, 0))
 	f.Add(appendData(nil, 3, nil), appendData(nil, 2, []byte("y")))
 	f.Add(appendFrame(nil, frameGone, []byte{0, 0, 0, 1}), appendFrame(nil, frameLinks, []byte(`[{"Link":"x","Addrs":["1.2.3.4:5"]}]`)))
-	f.Add(appendNumbers(nil, frameAck, 1<<62, 1<<62, 1<<62), appendFrame(nil, frameClose, []byte("no")))
+	f.Add(appendNumbers(nil, frameAck, 1<<62, 1<<62, 1<<62, 1<<62), appendFrame(nil, frameClose, []byte("no")))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimSession(t)

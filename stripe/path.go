@@ -91,7 +91,7 @@ func (m *meterRate) tick(bytes uint64, d time.Duration) {
 // control appends what is due besides chunks.
 func (p *path) control(b []byte) []byte {
 	if p.ackDue {
-		b = appendNumbers(b, frameAck, p.arrived, p.c.in.next, p.c.in.limit)
+		b = appendNumbers(b, frameAck, p.arrived, p.c.in.next, p.c.in.limit, p.c.in.beyond())
 		p.c.advertised = max(p.c.advertised, p.c.in.limit)
 		p.ackDue, p.unacked = false, 0
 	}
@@ -286,11 +286,11 @@ func (p *path) receive(f frame) (kept bool, err error) {
 	case frameData:
 		return p.receiveData(f)
 	case frameAck:
-		n, err := readNumbers(f.kind, f.body, 3)
+		n, err := readNumbers(f.kind, f.body, 4)
 		if err != nil {
 			return false, err
 		}
-		if err := c.out.ack(p.flight, n[0], n[1], n[2], now); err != nil {
+		if err := c.out.ack(p.flight, n[0], n[1], n[2], n[3], now); err != nil {
 			return false, err
 		}
 		c.wakeWriters()

@@ -81,6 +81,19 @@ func (r *reorder) insert(number uint64, data []byte) (fresh bool, err error) {
 
 func (r *reorder) slot(number uint64) *[]byte { return &r.ring[number&uint64(len(r.ring)-1)] }
 
+// beyond tells which of the 63 chunks after the missing one are there: bit 0 is that of the next one.
+func (r *reorder) beyond() (bits uint64) {
+	if r.held == 0 {
+		return 0
+	}
+	for i := range min(63, r.limit-min(r.limit, r.next+1)) {
+		if *r.slot(r.next + 1 + i) != nil {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
 // over reports whether the whole stream is there.
 func (r *reorder) over() bool { return r.ended && r.next > r.end }
 

@@ -48,6 +48,11 @@ func TestReorderAgainstOracle(t *testing.T) {
 				fast.grow(window)
 			}
 			want = append(want, slow.take()...)
+			for i := range uint64(63) {
+				if n := slow.next + 1 + i; fast.beyond()>>i&1 != 0 != (slow.chunks[n] != nil) {
+					t.Fatalf("seed %d: %d is missing, and of chunk %d it tells the contrary", seed, slow.next, n)
+				}
+			}
 			if fast.next != slow.next {
 				t.Fatalf("seed %d: %d is missing first, not %d", seed, slow.next, fast.next)
 			}

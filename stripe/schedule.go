@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -133,9 +134,10 @@ func (s *scheduler) remove(f *flight) {
 	slices.SortFunc(s.orphans, func(a, b *chunk) int { return int(a.number) - int(b.number) })
 }
 
-// ack takes what the peer says on a path: how many chunks came over it, which one is missing first, and its limit.
-func (s *scheduler) ack(f *flight, received, next, limit uint64, now time.Time) error {
-	if next > s.next {
+// ack takes what the peer says on a path: how many chunks came over it, which one is missing first, its limit, and as bits which of those
+// after the missing one came, over any path. So what a path has brought whose acknowledgements are lost is not sent again.
+func (s *scheduler) ack(f *flight, received, next, limit, beyond uint64, now time.Time) error {
+	if next > s.next || beyond != 0 && next+uint64(bits.Len64(beyond)) >= s.next {
 		return errAckUnsent
 	}
 	if err := f.acked(received, now, s.finish); err != nil {
@@ -145,6 +147,11 @@ func (s *scheduler) ack(f *flight, received, next, limit uint64, now time.Time) 
 		s.finish(*s.chunks.at(0))
 		s.chunks.pop()
 		s.base++
+	}
+	for ; beyond != 0; beyond &= beyond - 1 {
+		if n := next + 1 + uint64(bits.TrailingZeros64(beyond)); n >= s.base { // paths overtake each other
+			s.finish(*s.chunks.at(int(n - s.base)))
+		}
 	}
 	for s.chunks.len() > 0 && (*s.chunks.at(0)).done {
 		s.chunks.pop()

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -90,7 +91,7 @@ func play(t *testing.T, links []oracleLink, n int) float64 {
 				received[i]++
 				count := received[i]
 				events = append(events, event{now + links[i].delay, func(now float64) {
-					if err := s.ack(flights[i], count, next, maxWindow+next, at(now)); err != nil {
+					if err := s.ack(flights[i], count, next, maxWindow+next, in.beyond(), at(now)); err != nil {
 						t.Fatal(err)
 					}
 				}, i})
@@ -143,6 +144,42 @@ func TestCopiesGain(t *testing.T) {
 		if again := s.take(f[1], begin.Add(time.Millisecond)); c == nil || (again == c) != tc.want {
 			t.Errorf("round trip %v: took %v and again %v; want a copy: %v", tc.srtt, c != nil, again != nil, tc.want)
 		}
+	}
+}
+
+// A path fell silent, and what it had brought till then is told over the other one: only the rest is sent again. What is told twice, or was
+// overtaken, changes nothing.
+func TestSendsAgainWhatIsMissing(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	s := scheduler{limit: 32, free: func([]byte) {}}
+	var f [2]*flight
+	for i := range f {
+		f[i] = &flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}, srtt: 200e6, rttvar: 1e6, minRTT: 30e6, rate: 0.25e6}
+		s.add(f[i])
+	}
+	s.write(make([]byte, 8*maxPayload), begin)
+	for n := range 8 { // even ones over path 0
+		s.take(f[n%2], begin)
+	}
+	now := begin.Add(f[0].patience())
+	for _, beyond := range []uint64{0b1001, 0b1001, 0} { // 3 came over path 1, 6 over path 0; 2 is missing
+		if err := s.ack(f[1], 2, 2, 32, beyond, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []uint64{2, 4} {
+		if c := s.take(f[1], now); c == nil || c.number != want {
+			t.Errorf("sends %+v again, not chunk %d", c, want)
+		}
+	}
+	if c := s.take(f[1], now); c != nil {
+		t.Errorf("sends chunk %d again, too", c.number)
+	}
+	if err := s.ack(f[1], 2, 2, 32, 1<<4, now); err != nil { // 7 is the last that was sent
+		t.Error(err)
+	}
+	if err := s.ack(f[1], 2, 2, 32, 1<<5, now); !errors.Is(err, errAckUnsent) {
+		t.Errorf("8 is said to have come, and was not sent: %v", err)
 	}
 }
 
@@ -241,7 +278,7 @@ func torment(r *rand.Rand) error {
 			n, _ := in.take(buf)
 			read += n
 			in.grow(16)
-			if err := s.ack(p.f, p.took, in.next, in.limit, now); err != nil {
+			if err := s.ack(p.f, p.took, in.next, in.limit, in.beyond(), now); err != nil {
 				return err
 			}
 		}

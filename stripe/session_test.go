@@ -130,6 +130,21 @@ func TestPathFails(t *testing.T) {
 	}
 }
 
+// A link drops everything, and what is in its queue arrives unanswered. The other path tells that, once in 131 ms as it is slow, and here in
+// time: nothing comes twice.
+func TestAnswersFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 4 << 20
+		s := newSimSession(t, simPath{mbps: 4, delay: 15e6, queue: 75000}, simPath{mbps: 1, delay: 15e6, queue: 75000})
+		defer s.close()
+		time.AfterFunc(3*time.Second, func() { s.wires[0].loseAnswers() })
+		s.transfer(t, size)
+		if came := s.far.Stats()[0].ReceivedBytes; came != size {
+			t.Errorf("%d bytes came, %d of them twice", came, came-size)
+		}
+	})
+}
+
 func TestAllSilentThenOneBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000}, simPath{mbps: 8, delay: 15e6, queue: 75000})

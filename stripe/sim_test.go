@@ -40,6 +40,7 @@ type simWay struct {
 	changed chan struct{} // closed and replaced at each change
 	by      time.Time     // deadline of reads
 	heard   time.Time     // of the last acknowledgement
+	mute    bool          // acknowledgements are lost from now on
 }
 
 func newSimWay(mbps float64, delay time.Duration, queue int) *simWay {
@@ -101,7 +102,16 @@ func (w *simWay) arrive(b []byte) {
 	}
 	w.arrived, w.eof = append(w.arrived, b...), b == nil
 	w.tell()
-	time.AfterFunc(w.delay, func() { w.mu.Lock(); w.flying, w.heard = w.flying-len(b), time.Now(); w.tell(); w.mu.Unlock() })
+	time.AfterFunc(w.delay, func() { w.acknowledge(len(b)) })
+}
+
+func (w *simWay) acknowledge(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.mute {
+		w.flying, w.heard = w.flying-n, time.Now()
+		w.tell()
+	}
 }
 
 // freeze lets nothing arrive; thaw lets everything arrive that was held, as TCP's retransmissions do.
@@ -204,7 +214,16 @@ func (s *simWire) Close() error {
 func (s *simWire) kernelSends() bool { return true }
 
 func (s *simWire) freeze() { s.out.freeze(); s.in.freeze() }
-func (s *simWire) thaw()   { s.out.thaw(); s.in.thaw() }
+
+// loseAnswers lets what is on its way arrive, and nothing of the peer's, as when a link drops what is sent from now on.
+func (s *simWire) loseAnswers() {
+	s.in.freeze()
+	s.out.mu.Lock()
+	s.out.mute = true
+	s.out.mu.Unlock()
+}
+
+func (s *simWire) thaw() { s.out.thaw(); s.in.thaw() }
 
 func (s *simWire) LocalAddr() net.Addr  { return s.addr }
 func (s *simWire) RemoteAddr() net.Addr { return s.addr }
