@@ -71,7 +71,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 			if json.Unmarshal(line, &m) != nil {
 				return
 			}
-			b.Kernel, invalid = m.Boot, m.Invalid
+			b.Kernel, invalid = cmp.Or(m.Boot, b.Kernel), cmp.Or(m.Invalid, invalid)
 		})
 		if invalid != "" {
 			return fmt.Errorf("boot the guest: %s", invalid)

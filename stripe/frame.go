@@ -34,7 +34,7 @@ const (
 )
 
 // version of the protocol. A listener refuses another one.
-const version = 1
+const version = 2
 
 // hello is what a dialer says first on a path.
 type hello struct {
