@@ -115,7 +115,8 @@ func (c *Conn) finish(why error, tell string) {
 }
 
 // takeFarewell ends the session, as the peer has. Once both ends know that it is over, what is still on its way, on slower paths, is of no use:
-// the end that said so first cuts them when it is answered, the other one when the path of its answer is closed.
+// the end that said so first cuts them when it is answered, or when the peer closes a path, for the answer may be behind all that is in another's
+// queue; the other one when the path of its answer is closed.
 func (c *Conn) takeFarewell(why string) {
 	c.mu.Lock()
 	over := c.err != nil

@@ -378,10 +378,10 @@ func (p *path) end(err error) {
 	p.err = err
 	close(p.done)
 	c.drop(p)
-	over := c.farewell && len(c.paths) > 0
+	known := c.farewell || c.err != nil && !errors.Is(err, net.ErrClosed)
 	c.mu.Unlock()
 	_ = p.wire.Close()
-	if over {
+	if known {
 		c.cut()
 	}
 }
