@@ -168,8 +168,14 @@ func (f *flight) through(n int) time.Duration {
 	return time.Duration(float64(n) / f.rate * float64(time.Second))
 }
 
-// expected is when what was sent at a time should be with the peer.
-func (f *flight) expected(at time.Time) time.Time { return at.Add(f.srtt - f.minRTT/2) }
+// expected is when what was sent at a time, and is not acknowledged, should be with the peer. What should have been acknowledged by now will take
+// some more of what round trips vary by.
+func (f *flight) expected(at, now time.Time) time.Time {
+	if now.After(at.Add(f.srtt)) {
+		return now.Add(f.rttvar)
+	}
+	return at.Add(f.srtt - f.minRTT/2)
+}
 
 // patience is how long the path may take for an acknowledgement before what it carries counts as overdue.
 func (f *flight) patience() time.Duration {

@@ -250,7 +250,7 @@ func (s *scheduler) late(f *flight, now time.Time) *chunk {
 			if !s.ended && !s.blocked() {
 				mine = mine.Add(max(f.through(e.c.size), lateMin))
 			}
-			if mine.Before(g.expected(e.at)) || now.After(e.at.Add(g.srtt+max(2*g.rttvar, lateMin))) {
+			if mine.Before(g.expected(e.at, now)) || now.After(e.at.Add(g.srtt+max(2*g.rttvar, lateMin))) {
 				return e.c
 			}
 		}
