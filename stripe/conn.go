@@ -156,9 +156,14 @@ func (c *Conn) drop(p *path) {
 	}
 	if len(c.paths) == 0 {
 		c.pathless = time.Now()
-		c.deserted = errors.Is(p.err, errGone) || errors.Is(p.err, syscall.ECONNRESET) || errors.Is(p.err, syscall.EPIPE)
+		c.deserted = byPeer(p.err)
 	}
 	c.wakeWriters()
+}
+
+// byPeer reports whether a path ended because the peer's host closed it.
+func byPeer(err error) bool {
+	return errors.Is(err, errGone) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func (c *Conn) wakeWriters() {

@@ -379,7 +379,7 @@ func (p *path) end(err error) {
 	p.err = err
 	close(p.done)
 	c.drop(p)
-	known := c.farewell || c.err != nil && !errors.Is(err, net.ErrClosed)
+	known := c.farewell || c.err != nil && byPeer(err)
 	c.mu.Unlock()
 	_ = p.wire.Close()
 	if known {
