@@ -15,10 +15,10 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /*
- * A burst that lasts this many round trips, or has this many bytes, is a transfer: what the path carries is the limit. It is
- * over when nothing was in flight for a round trip and 100 ms, not at every moment in which the writer is late.
+ * Bursts that last this many round trips, less so many times the pauses between them, or one that has this many bytes, are a transfer: what the path
+ * carries is the limit. It is over when nothing was in flight for a round trip and 100 ms, not at every moment in which the writer is late.
  */
-enum { BULK_ROUNDS = 32, BULK_BYTES = 2 << 20, BULK_OVER_US = 100000 };
+enum { BULK_ROUNDS = 32, BULK_BYTES = 2 << 20, BULK_OVER_US = 100000, BULK_PAUSE = 2, BULK_SHIFT = 4 };
 
 /* Sockets whose cookie could not be had count from here; the kernel's own cookies count from 1. */
 #define OWN_COOKIE (1ULL << 63)
@@ -125,12 +125,26 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 		window_pacing_rate(sk, window_pacing_percent(tp), tp->srtt_us);
 }
 
+/* Who pauses a third of the time is limited by the application, however short the pauses are. */
+static __always_inline void notice_pause(const struct tcp_sock *tp, struct plait_sock *s)
+{
+	__u64 pause_us = tp->tcp_mstamp - s->idle_since_us, rounds;
+
+	if (pause_us > srtt_us(tp) + BULK_OVER_US) {
+		s->bulk = 0;
+		s->burst_rounds = 0;
+	} else if (!s->bulk) {
+		rounds = (BULK_PAUSE << BULK_SHIFT) * pause_us / max(srtt_us(tp), 1u);
+		s->burst_rounds -= min(rounds, (__u64)s->burst_rounds);
+	}
+}
+
 static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s)
 {
-	if (s->round_start && s->burst_rounds < 65535)
-		s->burst_rounds++;
+	if (s->round_start && s->burst_rounds <= BULK_ROUNDS << BULK_SHIFT)
+		s->burst_rounds += 1 << BULK_SHIFT;
 	/* One that was taken in the middle of a transfer has no beginning (burst_start_us), and is known by its rounds alone. */
-	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
+	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS << BULK_SHIFT || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
 		s->bulk = 1;
 }
 
@@ -298,10 +312,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
 		if (!s->burst_start_us) { /* or a burst waits for its pacing or for the peer's window: that is no idle time */
 			burst_begins(tp, s, tp->tcp_mstamp);
-			if (tp->tcp_mstamp - s->idle_since_us > srtt_us(tp) + BULK_OVER_US) {
-				s->bulk = 0;
-				s->burst_rounds = 0;
-			}
+			notice_pause(tp, s);
 		}
 		if (!choose(sk, s))
 			return 2;
