@@ -14,13 +14,10 @@ import (
 )
 
 type FlowsConnection struct {
-	_         structs.HostLayout
-	BeganNs   uint64
-	MovedAtNs uint64
-	From      uint32
-	Next      uint32
-	Acked     uint32
-	Padding   uint32
+	_       structs.HostLayout
+	BeganNs uint64
+	From    uint32
+	Next    uint32
 }
 
 type FlowsFlow struct {
@@ -44,9 +41,9 @@ const (
 )
 
 type FlowsPlaitFlowEvent struct {
-	_    structs.HostLayout
-	Key  FlowsPlaitFlowKey
-	News FlowsPlaitFlowNews
+	_       structs.HostLayout
+	Key     FlowsPlaitFlowKey
+	Stalled uint32
 }
 
 type FlowsPlaitFlowKey struct {
@@ -57,14 +54,6 @@ type FlowsPlaitFlowKey struct {
 	RemotePort uint16
 }
 
-type FlowsPlaitFlowNews uint32
-
-const (
-	FlowsPlaitFlowNewsPLAIT_FLOW_HEARD   FlowsPlaitFlowNews = 0
-	FlowsPlaitFlowNewsPLAIT_FLOW_STALLED FlowsPlaitFlowNews = 1
-	FlowsPlaitFlowNewsPLAIT_FLOW_STUCK   FlowsPlaitFlowNews = 2
-)
-
 type FlowsPlaitFlowStats struct {
 	_                     structs.HostLayout
 	AckedBytes            uint64
@@ -73,8 +62,6 @@ type FlowsPlaitFlowStats struct {
 	AskedAtNs             uint64
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
-	FirstAtNs             uint64
-	StuckAtNs             uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32
 	SrttUs                uint32
