@@ -7,7 +7,7 @@
 package bpf
 
 //go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_control -type plait_counters -type plait_policy -type plait_choice -type plait_prefix -type plait_latency -type plait_group -type plait_sample -type plait_flow -output-stem plait Plait plait.bpf.c -- -I/usr/include
-//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_source -type plait_flow_key -type plait_flow_stats -type plait_flow_event -type plait_flow_armed -type plait_transfer -type flow -type connection -output-stem flows Flows flows.bpf.c -- -I/usr/include
+//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_source -type plait_flow_key -type plait_flow_stats -type plait_flow_event -type plait_flow_news -type plait_flow_armed -type plait_transfer -type flow -type connection -output-stem flows Flows flows.bpf.c -- -I/usr/include
 //go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_ack_route -type plait_ack_name -type plait_ack_lead -type plait_ack_native -output-stem acks Acks acks.bpf.c -- -I/usr/include
 
 import (
@@ -94,7 +94,7 @@ type (
 	FlowKey = FlowsPlaitFlowKey
 	// FlowStats is what is known of a flow.
 	FlowStats = FlowsPlaitFlowStats
-	// FlowEvent is said when a flow stalls, and when it is heard again.
+	// FlowEvent is said when a flow stalls, when it is heard again, and when it sticks.
 	FlowEvent = FlowsPlaitFlowEvent
 	// AckRoute is how a flow's ACKs are copied.
 	AckRoute = AcksPlaitAckRoute
@@ -106,6 +106,12 @@ type (
 	AckNative = AcksPlaitAckNative
 	// Transfer is said when what an MPTCP connection had sent is acknowledged.
 	Transfer = FlowsPlaitTransfer
+)
+
+// What a FlowEvent says.
+const (
+	FlowStalled = FlowsPlaitFlowNewsPLAIT_FLOW_STALLED
+	FlowStuck   = FlowsPlaitFlowNewsPLAIT_FLOW_STUCK
 )
 
 // FlowRefused is the state of a flow whose timer the kernel had no memory for: nobody says when it stalls.

@@ -16,6 +16,8 @@
 #define MANY_BYTES 20000
 /* Less waits for pacing as well; MPTCP gives a flow as much at a time (MPTCP_SEND_BURST_SIZE in net/mptcp/protocol.c). */
 #define WAITING_BYTES 65536
+/* So long it must wait for the flow to be too slow for it, as in daemon/egress_failure.go: less is a congestion window that still grows. */
+#define WAITING_NS (500 * NSEC_PER_MSEC)
 /* An answer to a single segment may wait this long at the peer: the delayed ACK of Linux. */
 #define DELAYED_ACK_NS (40 * NSEC_PER_MSEC)
 /* A single segment is sent again this much later than several: Linux allows for other peers' delayed ACKs (tcp_schedule_loss_probe). */
@@ -74,47 +76,89 @@ static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 	return 3 * rtt + slack + DELAYED_ACK_NS;
 }
 
-static __always_inline bool tell(const struct plait_flow_key *key, bool stalled)
+/* An answer to a repetition comes one and a half round trips after the byte is missing; to that of a lost one a round trip later, if anything was sent since to tell (RFC 8985). */
+static __always_inline __u64 held_patience_ns(const struct plait_flow_stats *s)
+{
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC;
+
+	return 3 * rtt + max(s->mdev_us * NSEC_PER_USEC, SLACK_NS);
+}
+
+static __always_inline bool tell(const struct plait_flow_key *key, enum plait_flow_news news)
 {
 	struct plait_flow_event *e = bpf_ringbuf_reserve(&plait_flow_events, sizeof(*e), 0);
 
 	if (!e)
 		return false;
 	e->key = *key;
-	e->stalled = stalled;
+	e->news = news;
 	bpf_ringbuf_submit(e, 0);
 	return true;
 }
 
-static int expired(void *map, struct plait_flow_key *key, struct flow *f)
+/* What was sent since the last answer is overdue, or in how long it will be; 0: never. */
+static __always_inline __u64 look_stalled(struct plait_flow_key *key, struct plait_flow_stats *s, __u64 now)
 {
-	struct plait_flow_stats *s = &f->stats;
-	__u64 since, now, waited, patience;
+	__u64 since = s->asked_at_ns, due = since + patience_ns(s);
 
-	__sync_lock_test_and_set(&s->armed, PLAIT_FLOW_UNARMED); /* first: what is sent from now on arms again */
-	since = s->asked_at_ns;
 	if (!since || s->stalled_at_ns)
 		return 0;
-	now = bpf_ktime_get_ns();
-	waited = now - since;
-	patience = patience_ns(s);
-	if (waited < patience) {
-		s->armed = PLAIT_FLOW_ARMED;
-		if (bpf_timer_start(&f->timer, patience - waited, 0))
-			s->armed = PLAIT_FLOW_UNARMED;
-		return 0;
-	}
+	if (now < due)
+		return due - now;
 	s->stalled_at_ns = now;
 	if (s->asked_at_ns != since) { /* an answer came meanwhile, on another CPU */
 		s->stalled_at_ns = 0;
 		return 0;
 	}
-	if (!tell(key, true)) { /* too many at once: the daemon's look finds it, as one without a timer */
+	if (!tell(key, PLAIT_FLOW_STALLED)) { /* too many at once: the daemon's look finds it, as one without a timer */
 		s->armed = PLAIT_FLOW_REFUSED;
 		s->stalled_at_ns = 0;
 		return 0;
 	}
 	s->stalls++;
+	return 0;
+}
+
+/*
+ * The same for a flow that holds its connection up: the next byte that the peer expects of all its subflows is overdue, and this flow has one on
+ * the way for long. A dead way looks like that, too, and is left to look_stalled, but for a single segment, for which that has more patience. Not
+ * where the flow is too slow for what there is to send: another round trip costs less than a new flow does.
+ */
+static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct plait_flow_stats *s, __u64 now)
+{
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC, since, due;
+
+	if (!s->token || !rtt || !s->first_at_ns || s->stuck_at_ns)
+		return 0;
+	since = held_since(s->token);
+	if (!since)
+		return 0;
+	due = max(since + held_patience_ns(s), s->first_at_ns + rtt + rtt / 2);
+	if (now < due)
+		return due - now;
+	if (s->stalled_at_ns || (s->waiting_at_ns && now - s->waiting_at_ns > WAITING_NS) || (s->heard_at_ns <= s->first_at_ns && s->next - s->acked > ONE_SEGMENT_BYTES))
+		return 0;
+	s->stuck_at_ns = since;
+	if (!tell(key, PLAIT_FLOW_STUCK))
+		s->stuck_at_ns = 0;
+	return 0;
+}
+
+static int expired(void *map, struct plait_flow_key *key, struct flow *f)
+{
+	struct plait_flow_stats *s = &f->stats;
+	__u64 now, stalled, stuck, next;
+
+	__sync_lock_test_and_set(&s->armed, PLAIT_FLOW_UNARMED); /* first: what is sent from now on arms again */
+	now = bpf_ktime_get_ns();
+	stalled = look_stalled(key, s, now);
+	stuck = look_stuck(key, s, now);
+	next = stalled && (!stuck || stalled < stuck) ? stalled : stuck;
+	if (!next || s->armed == PLAIT_FLOW_REFUSED)
+		return 0;
+	s->armed = PLAIT_FLOW_ARMED;
+	if (bpf_timer_start(&f->timer, next, 0))
+		s->armed = PLAIT_FLOW_UNARMED;
 	return 0;
 }
 
@@ -155,7 +199,7 @@ static __always_inline struct flow *begin(struct __sk_buff *skb, const struct se
  * The peer has everything up to a sequence number. A FIN has one, too, and is no byte. Other CPUs may hear ACKs of the same flow at the same time, of which
  * each byte counts once; what is left out when they win again and again counts with the next ACK.
  */
-static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto)
+static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto, __u64 now)
 {
 	for (int i = 0; i < 8; i++) {
 		__u32 before = *(volatile __u32 *)&s->acked;
@@ -166,13 +210,15 @@ static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto)
 		if (__sync_val_compare_and_swap(&s->acked, before, upto) == before) {
 			if (bytes > 0)
 				__sync_fetch_and_add(&s->acked_bytes, bytes);
+			s->first_at_ns = (__s32)(s->next - upto) > 0 ? now : 0; /* the ACK of a FIN is beyond next */
+			s->stuck_at_ns = 0;
 			return;
 		}
 	}
 }
 
 /* Data waits in the socket of the flow, or in that of its MPTCP connection, which has not said yet by which flow it goes. */
-static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *tp, struct mptcp_sock *msk)
+static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *tp, struct mptcp_sock *msk, __u64 now)
 {
 	__u64 bytes = (__u32)(tp->write_seq - s->next);
 
@@ -181,7 +227,7 @@ static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *t
 	if (bytes < WAITING_BYTES)
 		s->waiting_at_ns = 0;
 	else if (!s->waiting_at_ns)
-		s->waiting_at_ns = bpf_ktime_get_ns();
+		s->waiting_at_ns = now;
 }
 
 /* Its socket is locked: no other CPU sends on the same flow. */
@@ -194,6 +240,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 	struct segment seg;
 	struct tcp_sock *tp;
 	struct flow *f;
+	__u64 now;
 
 	if (!sk || !parse(skb, &seg, true))
 		return TCX_NEXT;
@@ -218,24 +265,27 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->retransmitted_segments = tp->total_retrans - f->retransmitted_before;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
-	acknowledge(s, tp->snd_una); /* an ACK may have come by another interface */
+	now = bpf_ktime_get_ns();
+	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
 	if (msk)
-		transfer_sent(s->token, msk);
+		transfer_sent(s->token, msk, now);
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0) {
 		s->next = seg.sequence + seg.payload;
-		waits(s, tp, msk);
+		waits(s, tp, msk, now);
 	}
+	if (!s->first_at_ns)
+		s->first_at_ns = now;
 	if (!s->asked_at_ns) {
-		s->asked_at_ns = bpf_ktime_get_ns();
+		s->asked_at_ns = now;
 		if (!s->unanswered_at_ns)
 			s->unanswered_at_ns = s->asked_at_ns;
 		if (s->armed == PLAIT_FLOW_REFUSED)
 			s->armed = PLAIT_FLOW_UNARMED;
 	}
 	if (s->armed == PLAIT_FLOW_UNARMED && !s->stalled_at_ns)
-		arm(f, patience_ns(s));
+		arm(f, s->srtt_us ? min(patience_ns(s), held_patience_ns(s)) : patience_ns(s));
 	return TCX_NEXT;
 }
 
@@ -261,7 +311,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	ahead = seg.acknowledged - s->acked;
 	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
-	acknowledge(s, seg.acknowledged);
+	acknowledge(s, seg.acknowledged, now);
 	s->heard_at_ns = now;
 	/* What was on the way may be lost in one go, to a queue shorter than a burst. So patience begins with what is sent from now on; at the latest that is TCP's probe. */
 	s->asked_at_ns = 0;

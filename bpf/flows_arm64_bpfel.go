@@ -14,10 +14,13 @@ import (
 )
 
 type FlowsConnection struct {
-	_       structs.HostLayout
-	BeganNs uint64
-	From    uint32
-	Next    uint32
+	_         structs.HostLayout
+	BeganNs   uint64
+	MovedAtNs uint64
+	From      uint32
+	Next      uint32
+	Acked     uint32
+	Padding   uint32
 }
 
 type FlowsFlow struct {
@@ -41,9 +44,9 @@ const (
 )
 
 type FlowsPlaitFlowEvent struct {
-	_       structs.HostLayout
-	Key     FlowsPlaitFlowKey
-	Stalled uint32
+	_    structs.HostLayout
+	Key  FlowsPlaitFlowKey
+	News FlowsPlaitFlowNews
 }
 
 type FlowsPlaitFlowKey struct {
@@ -54,6 +57,14 @@ type FlowsPlaitFlowKey struct {
 	RemotePort uint16
 }
 
+type FlowsPlaitFlowNews uint32
+
+const (
+	FlowsPlaitFlowNewsPLAIT_FLOW_HEARD   FlowsPlaitFlowNews = 0
+	FlowsPlaitFlowNewsPLAIT_FLOW_STALLED FlowsPlaitFlowNews = 1
+	FlowsPlaitFlowNewsPLAIT_FLOW_STUCK   FlowsPlaitFlowNews = 2
+)
+
 type FlowsPlaitFlowStats struct {
 	_                     structs.HostLayout
 	AckedBytes            uint64
@@ -62,6 +73,8 @@ type FlowsPlaitFlowStats struct {
 	AskedAtNs             uint64
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
+	FirstAtNs             uint64
+	StuckAtNs             uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32
 	SrttUs                uint32

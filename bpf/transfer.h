@@ -15,8 +15,11 @@
 
 struct connection {
 	__u64 began_ns; /* 0: nothing is on the way */
+	__u64 moved_at_ns; /* since when the peer expects the same byte next, or since when anything is on the way */
 	__u32 from;	/* low halves of data sequence numbers: the first byte on the way, */
-	__u32 next;	/* and behind the last */
+	__u32 next;	/* behind the last, */
+	__u32 acked;	/* and what the peer expects next */
+	__u32 padding;
 };
 
 struct {
@@ -32,7 +35,7 @@ struct {
 	__type(value, struct plait_transfer);
 } plait_transfers SEC(".maps");
 
-static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk)
+static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk, __u64 now)
 {
 	__u32 una = msk->snd_una, next = msk->snd_nxt;
 	struct connection *c;
@@ -41,7 +44,7 @@ static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk)
 		return; /* a repetition of what has arrived by another way */
 	c = bpf_map_lookup_elem(&plait_connections, &token);
 	if (!c) {
-		struct connection fresh = { .began_ns = bpf_ktime_get_ns(), .from = una, .next = next };
+		struct connection fresh = { .began_ns = now, .from = una, .next = next, .acked = una, .moved_at_ns = now };
 
 		bpf_map_update_elem(&plait_connections, &token, &fresh, BPF_NOEXIST);
 		return;
@@ -49,7 +52,8 @@ static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk)
 	c->next = next;
 	if (!c->began_ns) {
 		c->from = una;
-		c->began_ns = bpf_ktime_get_ns();
+		c->moved_at_ns = now;
+		c->began_ns = now;
 	}
 }
 
@@ -82,6 +86,14 @@ static __always_inline bool data_ack(struct __sk_buff *skb, const struct segment
 	return false;
 }
 
+/* Since when the peer expects the same byte of the connection; 0: nothing is on the way. */
+static __always_inline __u64 held_since(__u32 token)
+{
+	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
+
+	return c && c->began_ns ? c->moved_at_ns : 0;
+}
+
 static __always_inline void transfer_heard(struct __sk_buff *skb, const struct segment *seg, __u32 token, __u64 now)
 {
 	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
@@ -95,6 +107,10 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 	began = c->began_ns;
 	if (!began || !data_ack(skb, seg, &ack))
 		return;
+	if ((__s32)(ack - c->acked) > 0) {
+		c->acked = ack;
+		c->moved_at_ns = now;
+	}
 	took = now - began;
 	from = c->from;
 	over = (__s32)(ack - c->next) >= 0;

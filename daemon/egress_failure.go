@@ -65,7 +65,7 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 		stats.StalledAtNs = stats.AskedAtNs + overdueNs
 	}
 	unanswered := cmp.Or(stats.UnansweredAtNs, stats.AskedAtNs) // an answer on another CPU may have cleared the first after data was sent
-	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(unanswered), at(stats.HeardAtNs)
+	f.Stalled, f.Stuck, f.Silent, f.Heard = at(stats.StalledAtNs), at(stats.StuckAtNs), at(unanswered), at(stats.HeardAtNs)
 	return f
 }
 
@@ -84,6 +84,10 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 	for _, i := range v.Lost {
 		lost = append(lost, g.Subflows[i].Ends())
 		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: nothing arrives on it, while others of its exit are well")
+	}
+	for _, i := range v.Stuck {
+		lost = append(lost, g.Subflows[i].Ends())
+		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: a packet is missing for three round trips, and what other exits bring waits for it")
 	}
 	return changed, lost
 }
@@ -137,7 +141,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 			lost[e] = true
 		}
 		for i, s := range g.Subflows {
-			if since, pending := stalled[s.Ends()]; pending && !observed[i].Stalled.IsZero() {
+			if since, pending := stalled[s.Ends()]; pending && !(observed[i].Stalled.IsZero() && observed[i].Stuck.IsZero()) {
 				left[s.Ends()] = since
 			}
 		}
@@ -188,7 +192,7 @@ func (x *exits) runFlows() error {
 			}
 			return err
 		case e := <-events:
-			if e.stalled {
+			if e.stalled || e.stuck {
 				stalled[e.ends] = time.Now()
 			} else {
 				delete(stalled, e.ends)

@@ -141,10 +141,10 @@ func (f *flows) watch(a netip.Addr) error {
 	return nil
 }
 
-// flowEvent says that a flow stalls, or is heard again.
+// flowEvent says that a flow stalls or sticks, and is to be judged, or is heard again.
 type flowEvent struct {
-	ends    mptcp.Ends
-	stalled bool
+	ends           mptcp.Ends
+	stalled, stuck bool
 }
 
 // flowTransfer is how long an MPTCP connection took for so many bytes. The ends are of one of its subflows.
@@ -175,7 +175,7 @@ func (f *flows) read() (flowEvent, error) {
 	if err != nil {
 		return flowEvent{}, err
 	}
-	return flowEvent{endsOf(e.Key), e.Stalled != 0}, nil
+	return flowEvent{endsOf(e.Key), e.News == bpf.FlowStalled, e.News == bpf.FlowStuck}, nil
 }
 
 // transferred waits for the next transfer.

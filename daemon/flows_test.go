@@ -5,10 +5,16 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/lab/netns"
 )
@@ -117,6 +123,93 @@ func TestFlowStalls(t *testing.T) {
 		t.Errorf("%+v: the end of a connection is no stall", e)
 	case <-time.After(time.Second):
 	}
+}
+
+// loses has a host drop what arrives at its interface with one of n sequence numbers, by TCP over IPv4 without options, until the returned link is closed.
+func (h *host) loses(interfaceName string, sequence, n uint32) (l link.Link) {
+	h.Helper()
+	const next, drop, at = -1, 2, 14 + 20 + 4 // TCX_NEXT, TCX_DROP, where the number is
+	h.in(func() error {
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R6, asm.R1),
+			asm.LoadAbs(at, asm.Word),
+			asm.Mov.Reg32(asm.R1, asm.R0),
+			asm.Sub.Imm32(asm.R1, int32(sequence)),
+			asm.Mov.Imm32(asm.R0, drop),
+			asm.JLT.Imm32(asm.R1, int32(n), "end"),
+			asm.Mov.Imm32(asm.R0, next),
+			asm.Return().WithSymbol("end"),
+		}})
+		if err != nil {
+			return err
+		}
+		defer prog.Close()
+		device, err := net.InterfaceByName(interfaceName)
+		if err != nil {
+			return err
+		}
+		l, err = link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: prog, Attach: ebpf.AttachTCXIngress})
+		return err
+	})
+	return l
+}
+
+// sticking is a flow of MPTCP over 20 Mbit/s that is known.
+func sticking(t *testing.T) (h, peer *host, f *flows, c pair, ends mptcp.Ends) {
+	h, peer = joined(t)
+	h.multipath = true
+	f = h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	t.Cleanup(c.close)
+	go func() { _, _ = io.Copy(io.Discard, c.client) }()
+	h.tool("tc -n " + h.ns + " qdisc add dev out root tbf rate 20mbit burst 5kb latency 20ms")
+	h.must(c.server.SetWriteBuffer(2 << 20))
+	_, err = c.server.Write(make([]byte, 1000))
+	h.must(err)
+	ends = endsOfServer(c)
+	h.eventually(5*time.Second, "the flow is known", func() bool { s, ok := f.stats(ends); return ok && s.Acked == s.Next && s.SrttUs != 0 })
+	return h, peer, f, c, ends
+}
+
+// A flow whose peer lacks its first byte, which is lost again and again, and so all data behind that, sticks until the byte has arrived.
+func TestFlowSticks(t *testing.T) {
+	h, peer, f, c, ends := sticking(t)
+	s, _ := f.stats(ends)
+	loss := peer.loses("in", s.Next, 1)
+	for range 50 {
+		_, err := c.server.Write(make([]byte, 1000))
+		h.must(err)
+		time.Sleep(time.Millisecond)
+	}
+	if e, err := f.read(); err != nil || e != (flowEvent{ends: ends, stuck: true}) {
+		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
+	}
+	x := &exits{flows: f, plan: emptyPlan(t), log: io.Discard, ration: newRation("")}
+	flow := mptcp.Subflow{Local: ends.Local, Remote: ends.Remote}
+	if o := x.observed(flow); o.Stuck.IsZero() || !o.Stuck.Before(o.Heard) {
+		t.Errorf("observed: %+v", o)
+	}
+	if changed, lost := x.act(egress.Verdict{Stuck: []int{0}}, mptcp.Group{Subflows: []mptcp.Subflow{flow}}, time.Now()); changed || !slices.Equal(lost, []mptcp.Ends{ends}) {
+		t.Errorf("it closes %v, changed %v; want %v alone", lost, changed, ends)
+	}
+	h.must(loss.Close())
+	h.eventually(5*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.Acked == s.Next && s.StuckAtNs == 0 && s.FirstAtNs == 0 })
+}
+
+// One that is too slow for what there is to send does not.
+func TestSlowFlowSticksNot(t *testing.T) {
+	h, peer, f, c, ends := sticking(t)
+	go func() { _, _ = c.server.Write(make([]byte, 8<<20)) }() // 3.4 s
+	h.eventually(5*time.Second, "data waits", func() bool { s, _ := f.stats(ends); return waits(&s) })
+	s, _ := f.stats(ends)
+	loss := peer.loses("in", s.Next+100_000, 6000)
+	long := uint64(300 * time.Millisecond)
+	h.eventually(5*time.Second, "all waits for one byte", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
+	if s.StuckAtNs != 0 {
+		t.Errorf("%+v", s)
+	}
+	h.must(loss.Close())
 }
 
 // More flows that stall than the kernel half has room to tell of are found by those who look at them.

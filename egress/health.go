@@ -28,6 +28,8 @@ type Flow struct {
 	Exit string
 	// Stalled is since when what was sent is overdue: not answered for longer than round trips explain.
 	Stalled time.Time
+	// Stuck is since when the flow holds up its connection, if that is overdue: the client waits for its first byte, which was lost again, or was its last and nothing tells.
+	Stuck time.Time
 	// Silent is since when something waits for an answer.
 	Silent time.Time
 	// Heard is when the last answer came.
@@ -69,6 +71,8 @@ type Verdict struct {
 	Exits []string
 	// Lost are stalled flows, by their index, of exits that are well: on a dead one of parallel links, or a route has moved away under them.
 	Lost []int
+	// Stuck are flows, by their index, that hold up what other exits bring: the client's application gets nothing that is behind their first byte.
+	Stuck []int
 	// Silent: all exits have failed, which may also be the way back they share, or the client.
 	Silent bool
 	// Unsure: there are flows still waiting for an answer that would decide.
@@ -78,8 +82,30 @@ type Verdict struct {
 // lostAfter is how long a flow of an exit that is well may stall: repetitions can be lost, too, and TCP's timer has run out several times by then.
 const lostAfter = time.Second
 
+// stuck says which flows are, while another exit has brought packets. So what their way has lost is sent again by the other long before TCP's timer, 200 ms at the least,
+// runs out. The other may have nothing on the way any more: the window of the client's socket may be full of what it brought. Where the flow itself was not heard since, the
+// other must have been in the second half of the time.
+func stuck(flows []Flow, now time.Time) (out []int) {
+	for i, f := range flows {
+		if f.Stuck.IsZero() || f.Exit == "" {
+			continue
+		}
+		since := f.Stuck
+		if !f.Heard.After(since) {
+			since = since.Add(now.Sub(since) / 2)
+		}
+		if slices.ContainsFunc(flows, func(g Flow) bool {
+			return g.Exit != "" && g.Exit != f.Exit && g.Stalled.IsZero() && g.Stuck.IsZero() && g.Heard.After(since)
+		}) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // Judge looks at the flows of one connection. The client's other flows can show that an exit is well. Where all are silent alike, it is not the exits.
 func Judge(flows, others []Flow, now time.Time) (v Verdict) {
+	v.Stuck = stuck(flows, now)
 	failing, well := stalls(flows, now), map[string]bool{}
 	for _, f := range others {
 		if s, stalls := failing[f.Exit]; stalls && f.Heard.After(s.at) {
@@ -122,7 +148,7 @@ func Judge(flows, others []Flow, now time.Time) (v Verdict) {
 		}
 		v.Unsure = true
 	}
-	return Verdict{Silent: len(v.Exits) > 1 && !v.Unsure, Unsure: v.Unsure}
+	return Verdict{Stuck: v.Stuck, Silent: len(v.Exits) > 1 && !v.Unsure, Unsure: v.Unsure}
 }
 
 // wayTo is an exit seen from a client.

@@ -9,7 +9,9 @@ import (
 	"time"
 )
 
-// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "heard" just now with more on the way, "idle".
+// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "past" for 60 ms, "heard" just now with more on the way, "idle",
+// "stuck" for 100 ms, with answers that say so,
+// "last" the same without any.
 func flowsAt(kinds ...string) (flows []Flow) {
 	now := time.Unix(10, 0)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
@@ -26,6 +28,12 @@ func flowsAt(kinds ...string) (flows []Flow) {
 			f.Silent, f.Heard = ago(20), ago(20)
 		case "heard":
 			f.Silent, f.Heard = ago(-1), ago(-1)
+		case "stuck":
+			f.Silent, f.Heard, f.Stuck = ago(1), ago(1), ago(100)
+		case "last":
+			f.Silent, f.Heard, f.Stuck = ago(100), ago(100), ago(100)
+		case "past":
+			f.Silent, f.Heard = ago(60), ago(60)
 		case "idle":
 			f.Heard = ago(500)
 		case "new":
@@ -59,13 +67,23 @@ func TestJudge(t *testing.T) {
 		{[]string{"a stalled", "a stalled"}, ""}, // there is no other
 		{[]string{"a stalled"}, ""},
 		{[]string{"a heard", "b waiting"}, ""},
+		{[]string{"a stuck", "b heard"}, "stuck [0]"},
+		{[]string{"a heard", "b stuck", "b heard"}, "stuck [1]"},
+		{[]string{"a stuck", "a heard"}, ""}, // there is no other exit
+		{[]string{"a stuck", "b idle"}, ""},  // of which nothing is known now
+		{[]string{"a stuck", "b waiting"}, "stuck [0]"},
+		{[]string{"a stuck", "b past"}, "stuck [0]"},
+		{[]string{"a last", "b waiting"}, "stuck [0]"},
+		{[]string{"a last", "b past"}, ""},
+		{[]string{"a stuck", "b stuck"}, ""}, // it may be the client
+		{[]string{"a stuck", "b stalled", "c heard"}, "exits [b]stuck [0]"},
 	} {
 		v := Judge(flowsAt(c.flows...), nil, time.Unix(10, 0))
 		got := ""
 		for _, one := range []struct {
 			is   bool
 			text string
-		}{{len(v.Exits) > 0, fmt.Sprint("exits ", v.Exits)}, {len(v.Lost) > 0, fmt.Sprint("lost ", v.Lost)}, {v.Silent, "silent"}, {v.Unsure, "unsure"}} {
+		}{{len(v.Exits) > 0, fmt.Sprint("exits ", v.Exits)}, {len(v.Lost) > 0, fmt.Sprint("lost ", v.Lost)}, {len(v.Stuck) > 0, fmt.Sprint("stuck ", v.Stuck)}, {v.Silent, "silent"}, {v.Unsure, "unsure"}} {
 			if one.is {
 				got += one.text
 			}

@@ -103,7 +103,7 @@ func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 				continue
 			}
 			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
-				m.renew(c, s.addr(), now)
+				m.renew(c, s.addr(), renewSoon, now)
 			}
 			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
 				c.subflows = slices.Delete(c.subflows, i, i+1)

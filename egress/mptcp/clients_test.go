@@ -24,7 +24,7 @@ func TestDrop(t *testing.T) {
 	}
 	r.m.Drop(some, r.now)
 	r.wants("remove 192.0.2.11, destroy 192.0.2.11")
-	r.now = r.now.Add(renewAfter)
+	r.now = r.now.Add(repeatAfter[renewSoon])
 	r.m.Tick(r.now)
 	r.wants("announce 192.0.2.11")
 	r.reach()

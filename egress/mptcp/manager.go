@@ -35,8 +35,8 @@ const idBase = 32
 // second of two announcements made at once; peers ignore what they know.
 var repeatAfter = [...]time.Duration{300 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// renewAfter is how long an address stays withdrawn whose subflow died of an error.
-const renewAfter = 2 * time.Second
+// Which of repeatAfter an address stays withdrawn whose subflow the Manager has closed, so that the client hears of one after the other, and one whose subflow died of an error.
+const renewSoon, renewLate = 0, 1
 
 // connection is one that a client opened.
 type connection struct {
@@ -183,7 +183,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			c.subflows = slices.Delete(c.subflows, i, i+1)
 			if e.Err != 0 {
 				m.counts.SubflowErrors++
-				m.renew(c, e.addr(), now)
+				m.renew(c, e.addr(), renewLate, now)
 			}
 			if e.addr() == c.Own.Addr() {
 				m.reconcile(c, deferred, now)

@@ -154,14 +154,14 @@ func (m *Manager) done(c *connection, count *uint64, err error) bool {
 	return true
 }
 
-// renew withdraws an address whose subflow died of an error, so that it is announced again after a while: while an address counts as
+// renew withdraws an address whose subflow died, so that it is announced again later: while an address counts as
 // announced, Linux clients do not join there a second time.
-func (m *Manager) renew(c *connection, addr netip.Addr, now time.Time) {
+func (m *Manager) renew(c *connection, addr netip.Addr, level int, now time.Time) {
 	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, m.kernel.Remove(c.Token, a.id)) {
 		return
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
-	m.repeats[0] = append(m.repeats[0], later{now.Add(renewAfter), c.Token, addr, true})
+	m.repeats[level] = append(m.repeats[level], later{now.Add(repeatAfter[level]), c.Token, addr, true})
 }
 
 // repeat announces again what brought no subflow, or lost it.
