@@ -23,6 +23,8 @@
 /* A single segment is sent again this much later than several: Linux allows for other peers' delayed ACKs (tcp_schedule_loss_probe). */
 #define ONE_SEGMENT_BYTES 1500
 #define ONE_SEGMENT_NS (200 * NSEC_PER_MSEC)
+/* TCP's timer runs out a round trip and this much after what it waits for, at the least (TCP_RTO_MIN). */
+#define TIMER_NS (200 * NSEC_PER_MSEC)
 /* No less slack than this, for timers and queues of the peer. */
 #define SLACK_NS (10 * NSEC_PER_MSEC)
 
@@ -122,18 +124,18 @@ static __always_inline __u64 look_stalled(struct plait_flow_key *key, struct pla
 /*
  * The same for a flow that holds its connection up: the next byte that the peer expects of all its subflows is overdue, and this flow has one on
  * the way for long. A dead way looks like that, too, and is left to look_stalled, but for a single segment, for which that has more patience. Not
- * where the flow is too slow for what there is to send: another round trip costs less than a new flow does.
+ * where the flow is too slow for what there is to send: another round trip costs less than a new flow does. Nor where TCP's timer is as soon.
  */
 static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct plait_flow_stats *s, __u64 now)
 {
-	__u64 rtt = s->srtt_us * NSEC_PER_USEC, since, due;
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC, patience = held_patience_ns(s), since, due;
 
-	if (!s->token || !rtt || !s->first_at_ns || s->stuck_at_ns)
+	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !s->first_at_ns || s->stuck_at_ns)
 		return 0;
 	since = held_since(s->token);
 	if (!since)
 		return 0;
-	due = max(since + held_patience_ns(s), s->first_at_ns + rtt + rtt / 2);
+	due = max(since + patience, s->first_at_ns + rtt + rtt / 2);
 	if (now < due)
 		return due - now;
 	if (s->stalled_at_ns || (s->waiting_at_ns && now - s->waiting_at_ns > WAITING_NS) || (s->heard_at_ns <= s->first_at_ns && s->next - s->acked > ONE_SEGMENT_BYTES))
