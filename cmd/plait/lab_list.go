@@ -85,6 +85,9 @@ func newLabShow() *cobra.Command {
 				if b.When != "" {
 					fmt.Fprintf(out, "       when %s\n", b.When)
 				}
+				if over := map[string]string{"seed": "with every seed", "all": "over all points"}[b.Over]; over != "" {
+					fmt.Fprintf(out, "       %s\n", over)
+				}
 				fmt.Fprintf(out, "       because %s\n", b.Because)
 			}
 			return nil

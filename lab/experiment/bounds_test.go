@@ -77,6 +77,30 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
+// TestEverySeed: what must hold with every seed is shown with the one that has the least to spare.
+func TestEverySeed(t *testing.T) {
+	for bound, want := range map[string]result.Bound{
+		"tcp.goodput_mbps < 3":                      {Left: 3, Operator: "<", Right: 3, Seed: 2},
+		"tcp.goodput_mbps <= 3":                     {Left: 3, Operator: "<=", Right: 3, Seed: 2, OK: true},
+		"tcp.goodput_mbps > 0.5":                    {Left: 1, Operator: ">", Right: 0.5, Seed: 1, OK: true},
+		"tcp.goodput_mbps == 3":                     {Left: 1, Operator: "==", Right: 3, Seed: 1},
+		"tcp.goodput_mbps != 3.5":                   {Left: 3, Operator: "!=", Right: 3.5, Seed: 2, OK: true},
+		"mptcp.goodput_mbps == 2*tcp.goodput_mbps":  {Left: 2, Operator: "==", Right: 2, Seed: 1, OK: true},
+		"1 / (tcp.goodput_mbps - 3) > -1":           {Operator: ">", Seed: 2, Invalid: "1 / (tcp.goodput_mbps - 3) is not a finite number"},
+		"mptcp.goodput_mbps + tcp.goodput_mbps > 3": {Left: 3, Operator: ">", Right: 3, Seed: 1},
+	} {
+		x := mustLoad(t, boundsText+"bounds: [{expect: "+bound+", when: loss == 0, over: seed, because: x}]", Options{})
+		bounds, _ := x.Evaluate(measure(x, byPoint))
+		want.Expression, want.Because, want.Params = bound, "x", bounds[0].Params
+		if len(bounds) != 1 || !reflect.DeepEqual(bounds[0], want) {
+			t.Errorf("%+v, want %+v", bounds, want)
+		}
+		if bounds, _ := x.Evaluate(measure(x, byPoint)[:1]); bounds[0].OK || bounds[0].Invalid == "" {
+			t.Errorf("without all seeds: %+v", bounds)
+		}
+	}
+}
+
 // TestAggregates checks that a bound over what was not measured at one of the points, or over nothing, does not hold.
 func TestAggregates(t *testing.T) {
 	for _, test := range []struct {

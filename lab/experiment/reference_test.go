@@ -134,7 +134,7 @@ applications and events also variant. Conditions of bounds, published numbers an
 | link.parameter | a parameter of a link in which both directions agree, e.g. a.rate_mbps, a.gilbert_elliott.p_percent |
 | link.forward.parameter, link.backward.parameter | the parameter in one direction; what is nested has then before it, e.g. a.forward.then.rate_mbps |
 
-Parameters and links are those of the variants that the expression names, else of all; one that is not the same in them is a mistake. Bounds and published numbers also see metrics, each the mean over the seeds:
+Parameters and links are those of the variants that the expression names, else of all; one that is not the same in them is a mistake. Bounds and published numbers also see metrics, each the mean over the seeds, or with over: seed its value with one:
 
 | name | value |
 |---|---|

@@ -367,7 +367,7 @@ type Measure struct {
 	JainFromS float64 `json:"jain_from_s,omitempty" jsonschema:"minimum=0,maximum=86400"`
 }
 
-// Bound is a condition on the means over the seeds, at every point of the matrix.
+// Bound is a condition on the means over the seeds, or with each of them, at every point of the matrix.
 type Bound struct {
 	// Expect is one comparison (==, !=, <, <=, >, >=) between two expressions over <variant>.<app>.<metric>,
 	// <link>.<parameter> and the parameters. The application's name may be left out when there is only one.
@@ -376,8 +376,9 @@ type Bound struct {
 	When string `json:"when,omitempty"`
 	// Because says where the number comes from.
 	Because string `json:"because" jsonschema:"required"`
-	// Over is point (default: at every point of the matrix by itself) or all: metrics are lists over all points, for mean(), max(), min(), all().
-	Over string `json:"over,omitempty" jsonschema:"enum=point,enum=all,default=point"`
+	// Over is point (default: at every point of the matrix by itself), seed (there with every seed by itself, not with their means: what must never happen) or all:
+	// metrics are lists over all points, for mean(), max(), min(), all().
+	Over string `json:"over,omitempty" jsonschema:"enum=point,enum=seed,enum=all,default=point"`
 }
 
 // Published is a number from a paper, shown beside ours.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"plait.dev/plait/lab/result"
 )
@@ -102,6 +103,9 @@ func boundGroups(s source) []*boundGroup {
 			where = pointLabel(s.table, point)
 		} else if len(s.table.Points) > 1 {
 			where = "over all points"
+		}
+		if b.Seed > 0 {
+			where = strings.TrimPrefix(fmt.Sprintf("%s, seed %d", where, b.Seed), ", ")
 		}
 		g.Rows = append(g.Rows, boundRow{where, fmt.Sprintf("%.5g", b.Left), sign(b.Operator), fmt.Sprintf("%.5g", b.Right), b.Invalid, b.OK})
 		g.Hold += btoi(b.OK)
