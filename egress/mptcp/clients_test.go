@@ -24,6 +24,8 @@ func TestDrop(t *testing.T) {
 	}
 	r.m.Drop(some, r.now)
 	r.wants("remove 192.0.2.11, destroy 192.0.2.11")
+	r.m.Tick(r.now)
+	r.wants("")
 	r.now = r.now.Add(repeatAfter[renewSoon])
 	r.m.Tick(r.now)
 	r.wants("announce 192.0.2.11")

@@ -35,7 +35,7 @@ const idBase = 32
 // second of two announcements made at once; peers ignore what they know.
 var repeatAfter = [...]time.Duration{300 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// Which of repeatAfter an address stays withdrawn whose subflow the Manager has closed, so that the client hears of one after the other, and one whose subflow died of an error.
+// Which of repeatAfter an address stays withdrawn whose subflow the Manager has closed, and one whose subflow died of an error.
 const renewSoon, renewLate = 0, 1
 
 // connection is one that a client opened.
@@ -47,6 +47,7 @@ type connection struct {
 	queued    urgency
 	subflows  []Subflow
 	announced []announcement
+	resting   []netip.Addr // withdrawn, and announced again when repeat comes to them
 	from      []netip.Addr // under which Manager.from has it
 }
 
@@ -206,7 +207,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		c := m.add(k.Token, k.Local, k.Remote)
 		c.subflows, c.ready = k.Subflows, !k.Fallback
 		if before := old[k.Token]; before != nil && before.Peer == c.Peer {
-			c.announced = before.announced
+			c.announced, c.resting = before.announced, before.resting
 		}
 		for _, s := range k.Subflows {
 			m.came(c, s.Remote.Addr().Unmap())

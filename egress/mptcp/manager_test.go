@@ -182,7 +182,10 @@ func TestRenew(t *testing.T) {
 	r.took()
 	r.handle(Event{Type: SubClosed, Token: 1, Subflow: a.Subflow, Err: syscall.ETIMEDOUT}, Event{Type: SubClosed, Token: 1, Subflow: b.Subflow})
 	r.wants("remove 192.0.2.11")
-	r.now = r.now.Add(repeatAfter[renewLate])
+	r.now = r.now.Add(repeatAfter[renewLate] - 1)
+	r.m.Tick(r.now)
+	r.wants("")
+	r.now = r.now.Add(1)
 	r.m.Tick(r.now)
 	r.wants("announce 192.0.2.11")
 }

@@ -110,7 +110,7 @@ func (m *Manager) prioritize(c *connection, want []ExitAddress) {
 // announce sends ADD_ADDR for what is wanted and not announced.
 func (m *Manager) announce(c *connection, want []ExitAddress, now time.Time) {
 	for _, x := range want {
-		if x.Addr == c.Own.Addr() || !c.ready || c.announcement(x.Addr) != nil {
+		if x.Addr == c.Own.Addr() || !c.ready || c.announcement(x.Addr) != nil || slices.Contains(c.resting, x.Addr) {
 			continue
 		}
 		a := announcement{addr: x.Addr, id: c.idOf(x.Addr, m.ids[x.Addr])}
@@ -161,6 +161,7 @@ func (m *Manager) renew(c *connection, addr netip.Addr, level int, now time.Time
 		return
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
+	c.resting = append(c.resting, addr)
 	m.repeats[level] = append(m.repeats[level], later{now.Add(repeatAfter[level]), c.Token, addr, true})
 }
 
@@ -174,10 +175,12 @@ func (m *Manager) repeat(now time.Time) {
 			if c == nil || !c.ready || c.closing {
 				continue
 			}
-			a := c.announcement(r.addr)
-			if a == nil && r.renew {
+			if r.renew {
+				c.resting = slices.DeleteFunc(c.resting, func(a netip.Addr) bool { return a == r.addr })
 				m.reconcile(c, deferred, now) // if it is still wanted
+				continue
 			}
+			a := c.announcement(r.addr)
 			if a == nil || a.joined || a.refused {
 				continue
 			}
