@@ -12,12 +12,11 @@
 
 #define NSEC_PER_USEC 1000ULL
 #define NSEC_PER_MSEC 1000000ULL
+#define NSEC_PER_SEC 1000000000ULL
 /* Less than this may have been lost by chance: TCP itself repeats its last segment after two round trips (RFC 8985 section 7.2). */
 #define MANY_BYTES 20000
 /* Less waits for pacing as well; MPTCP gives a flow as much at a time (MPTCP_SEND_BURST_SIZE in net/mptcp/protocol.c). */
 #define WAITING_BYTES 65536
-/* So long it must wait for the flow to be too slow for it, as in daemon/egress_failure.go: less is a congestion window that still grows. */
-#define WAITING_NS (500 * NSEC_PER_MSEC)
 /* An answer to a single segment may wait this long at the peer: the delayed ACK of Linux. */
 #define DELAYED_ACK_NS (40 * NSEC_PER_MSEC)
 /* A single segment is sent again this much later than several: Linux allows for other peers' delayed ACKs (tcp_schedule_loss_probe). */
@@ -28,8 +27,16 @@
 /* No less slack than this, for timers and queues of the peer. */
 #define SLACK_NS (10 * NSEC_PER_MSEC)
 
+/* Data of an MPTCP connection, by its sequence numbers. */
+struct mapping {
+	__u32 from;
+	__u32 bytes;
+};
+
 struct flow {
 	struct plait_flow_stats stats;
+	struct mapping first; /* that was sent, or sent again, as the first on the way */
+	struct mapping last; /* that was sent at all */
 	__u64 began_at_ns; /* to be known */
 	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
@@ -78,12 +85,12 @@ static __always_inline __u64 patience_ns(const struct plait_flow_stats *s)
 	return 3 * rtt + slack + DELAYED_ACK_NS;
 }
 
-/* An answer to a repetition comes one and a half round trips after the byte is missing; to that of a lost one a round trip later, if anything was sent since to tell (RFC 8985). */
+/* After so long TCP has repeated the byte that is missing, and an answer to that would be here (RFC 8985); half a round trip later and some more it is believed. */
 static __always_inline __u64 held_patience_ns(const struct plait_flow_stats *s)
 {
 	__u64 rtt = s->srtt_us * NSEC_PER_USEC;
 
-	return 3 * rtt + max(s->mdev_us * NSEC_PER_USEC, SLACK_NS);
+	return 2 * rtt + rtt / 2 + max(s->mdev_us * NSEC_PER_USEC, SLACK_NS);
 }
 
 static __always_inline bool tell(const struct plait_flow_key *key, enum plait_flow_news news)
@@ -121,27 +128,49 @@ static __always_inline __u64 look_stalled(struct plait_flow_key *key, struct pla
 	return 0;
 }
 
-/*
- * The same for a flow that holds its connection up: the next byte that the peer expects of all its subflows is overdue, and this flow has one on
- * the way for long. A dead way looks like that, too, and is left to look_stalled, but for a single segment, for which that has more patience. Not
- * where the flow is too slow for what there is to send: another round trip costs less than a new flow does. Nor where TCP's timer is as soon.
- */
-static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct plait_flow_stats *s, __u64 now)
+static __always_inline bool in(const struct mapping *m, __u32 sequence)
 {
-	__u64 rtt = s->srtt_us * NSEC_PER_USEC, patience = held_patience_ns(s), since, due;
+	return sequence - m->from < m->bytes;
+}
 
-	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !s->first_at_ns || s->stuck_at_ns)
+/*
+ * Whether the flow looks alive: an ACK came since its first byte on the way was sent. For several segments it must be one since that byte was the first, which says that others arrive; a single one has nothing behind it.
+ * What a dead way holds is left to look_stalled, for closing one flow of it would hide that.
+ */
+static __always_inline bool alive(const struct plait_flow_stats *s)
+{
+	return s->heard_at_ns > s->first_at_ns || (s->heard_at_ns == s->first_at_ns && s->next - s->acked <= ONE_SEGMENT_BYTES);
+}
+
+/*
+ * The same for a flow that holds its connection up: it has the next byte that the peer expects of all its subflows, and the peer has said so, on any of them, later than an answer to that byte was due, if it was not lost.
+ * A second look must find the same: after a pause of the client's radio answers come by the shortest way first. Not where TCP's own timer is as soon.
+ */
+static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct flow *f, __u64 now)
+{
+	struct plait_flow_stats *s = &f->stats;
+	__u64 rtt = s->srtt_us * NSEC_PER_USEC, patience = held_patience_ns(s), first = s->first_at_ns, due, answer = first + rtt + rtt / 2;
+	struct connection *c;
+
+	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC)
 		return 0;
-	since = held_since(s->token);
-	if (!since)
+	c = bpf_map_lookup_elem(&plait_connections, &s->token);
+	if (!c || !c->began_ns)
 		return 0;
-	due = max(since + patience, s->first_at_ns + rtt + rtt / 2);
+	due = max(c->moved_at_ns + patience, answer);
 	if (now < due)
 		return due - now;
-	if (s->stalled_at_ns || (s->waiting_at_ns && now - s->waiting_at_ns > WAITING_NS) || (s->heard_at_ns <= s->first_at_ns && s->next - s->acked > ONE_SEGMENT_BYTES))
-		return 0;
-	s->stuck_at_ns = since;
-	if (!tell(key, PLAIT_FLOW_STUCK))
+	if ((!in(&f->first, c->acked) && !in(&f->last, c->acked)) || c->said_at_ns < answer || s->stalled_at_ns || !alive(s)) {
+		s->doubted_at_ns = 0;
+		return max(rtt / 2, SLACK_NS);
+	}
+	if (s->doubted_at_ns <= c->moved_at_ns) /* never, or for another byte */
+		s->doubted_at_ns = now;
+	due = s->doubted_at_ns + rtt / 2 + SLACK_NS;
+	if (now < due)
+		return due - now;
+	s->stuck_at_ns = now;
+	if (s->first_at_ns != first || !tell(key, PLAIT_FLOW_STUCK)) /* an answer came meanwhile, on another CPU; or too many are told at once */
 		s->stuck_at_ns = 0;
 	return 0;
 }
@@ -154,8 +183,10 @@ static int expired(void *map, struct plait_flow_key *key, struct flow *f)
 	__sync_lock_test_and_set(&s->armed, PLAIT_FLOW_UNARMED); /* first: what is sent from now on arms again */
 	now = bpf_ktime_get_ns();
 	stalled = look_stalled(key, s, now);
-	stuck = look_stuck(key, s, now);
-	next = stalled && (!stuck || stalled < stuck) ? stalled : stuck;
+	stuck = look_stuck(key, f, now);
+	if (!stalled && stuck)
+		stalled = patience_ns(s); /* of what is sent from now on */
+	next = stuck ? min(stalled, stuck) : stalled;
 	if (!next || s->armed == PLAIT_FLOW_REFUSED)
 		return 0;
 	s->armed = PLAIT_FLOW_ARMED;
@@ -213,7 +244,7 @@ static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto, 
 			if (bytes > 0)
 				__sync_fetch_and_add(&s->acked_bytes, bytes);
 			s->first_at_ns = (__s32)(s->next - upto) > 0 ? now : 0; /* the ACK of a FIN is beyond next */
-			s->stuck_at_ns = 0;
+			s->doubted_at_ns = s->stuck_at_ns = 0;
 			return;
 		}
 	}
@@ -241,8 +272,9 @@ int plait_flow_sent(struct __sk_buff *skb)
 	struct mptcp_sock *msk;
 	struct segment seg;
 	struct tcp_sock *tp;
+	__u64 now, wait;
 	struct flow *f;
-	__u64 now;
+	struct dss d;
 
 	if (!sk || !parse(skb, &seg, true))
 		return TCX_NEXT;
@@ -271,13 +303,18 @@ int plait_flow_sent(struct __sk_buff *skb)
 	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
-	if (msk)
+	if (msk) {
 		transfer_sent(s->token, msk, now);
+		data_sequence(skb, &seg, &d);
+		f->last = (struct mapping){ d.from, d.bytes };
+		if ((__s32)(seg.sequence - s->acked) <= 0)
+			f->first = f->last;
+	}
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0) {
 		s->next = seg.sequence + seg.payload;
 		waits(s, tp, msk, now);
 	}
-	if (!s->first_at_ns)
+	if (!s->first_at_ns && (__s32)(s->next - s->acked) > 0) /* else it repeats what has arrived meanwhile */
 		s->first_at_ns = now;
 	if (!s->asked_at_ns) {
 		s->asked_at_ns = now;
@@ -286,8 +323,10 @@ int plait_flow_sent(struct __sk_buff *skb)
 		if (s->armed == PLAIT_FLOW_REFUSED)
 			s->armed = PLAIT_FLOW_UNARMED;
 	}
-	if (s->armed == PLAIT_FLOW_UNARMED && !s->stalled_at_ns)
-		arm(f, s->srtt_us ? min(patience_ns(s), held_patience_ns(s)) : patience_ns(s));
+	if (s->armed == PLAIT_FLOW_UNARMED && !s->stalled_at_ns) {
+		wait = patience_ns(s);
+		arm(f, s->token && s->srtt_us ? min(wait, held_patience_ns(s)) : wait);
+	}
 	return TCX_NEXT;
 }
 
@@ -320,7 +359,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
 	if (s->stalled_at_ns) {
 		s->stalled_at_ns = 0;
-		tell(&seg.key, false);
+		tell(&seg.key, PLAIT_FLOW_HEARD);
 	}
 	return TCX_NEXT;
 }

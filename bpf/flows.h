@@ -29,7 +29,8 @@ struct plait_flow_stats {
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
 	__u64 waiting_at_ns;	/* since when each new packet leaves much behind that waits to be sent; 0: the last one did not */
 	__u64 first_at_ns;	/* since when the first byte on the way is the same; 0: none is on the way */
-	__u64 stuck_at_ns;	/* since when the flow holds up its MPTCP connection, if it is overdue; 0: it does not */
+	__u64 doubted_at_ns;	/* when the flow was first found to hold up its MPTCP connection; 0: it does not */
+	__u64 stuck_at_ns;	/* when that was found again, and told; 0: it was not */
 	__u32 sent_segments;
 	__u32 retransmitted_segments;
 	__u32 srtt_us;
@@ -42,7 +43,7 @@ struct plait_flow_stats {
 	__u32 rule;  /* what plait_exit_cgroups says of the socket's cgroup; 0: nothing */
 };
 
-/* Said when a flow stalls, when it is heard again, and when it sticks: the peer lacks its first byte, and has later ones of others. */
+/* Said when a flow stalls, when it is heard again, and when it sticks: the peer lacks one of its bytes, and so can use none of those behind it, by whatever flow they come. */
 enum plait_flow_news { PLAIT_FLOW_HEARD, PLAIT_FLOW_STALLED, PLAIT_FLOW_STUCK };
 
 struct plait_flow_event {

@@ -21,11 +21,22 @@ type FlowsConnection struct {
 	Next      uint32
 	Acked     uint32
 	Padding   uint32
+	SaidAtNs  uint64
 }
 
 type FlowsFlow struct {
-	_                   structs.HostLayout
-	Stats               FlowsPlaitFlowStats
+	_     structs.HostLayout
+	Stats FlowsPlaitFlowStats
+	First struct {
+		_     structs.HostLayout
+		From  uint32
+		Bytes uint32
+	}
+	Last struct {
+		_     structs.HostLayout
+		From  uint32
+		Bytes uint32
+	}
 	BeganAtNs           uint64
 	SentBefore          uint32
 	RetransmittedBefore uint32
@@ -74,6 +85,7 @@ type FlowsPlaitFlowStats struct {
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
 	FirstAtNs             uint64
+	DoubtedAtNs           uint64
 	StuckAtNs             uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32

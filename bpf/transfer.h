@@ -20,6 +20,7 @@ struct connection {
 	__u32 next;	/* behind the last, */
 	__u32 acked;	/* and what the peer expects next */
 	__u32 padding;
+	__u64 said_at_ns; /* when the peer last said so, on any subflow; 0: never, and this may be plain TCP by now */
 };
 
 struct {
@@ -57,16 +58,29 @@ static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk, _
 	}
 }
 
-/* The acknowledgement of data in a segment's DSS option (RFC 8684 section 3.3, figure 9), its low half. */
-static __always_inline bool data_ack(struct __sk_buff *skb, const struct segment *seg, __u32 *ack)
-{
-	__u32 length = seg->options_bytes, at = 0, shown;
-	__u8 o[128] = {};
+/* What a segment's DSS option says (RFC 8684 section 3.3, figure 9): the low halves of the data acknowledgement, and of the data's sequence number. */
+struct dss {
+	__u32 ack;
+	__u32 from;
+	__u32 bytes; /* 0: no data is mapped */
+	bool acks;
+};
 
+static __always_inline bool data_sequence(struct __sk_buff *skb, const struct segment *seg, struct dss *d)
+{
+	enum { ACK = 1, ACK_8 = 2, MAPS = 4, MAPS_8 = 8 };
+	__u32 length = seg->options_bytes, at = 0;
+	__u8 o[128] = {};
+	__be16 bytes;
+	__be32 low;
+
+	d->acks = false;
+	d->from = 0;
+	d->bytes = 0;
 	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
 		return false;
 	for (int i = 0; i < 20 && at + 8 <= length; i++) {
-		__u8 *option = o + (at & 63), size = option[1];
+		__u8 *option = o + (at & 63), size = option[1], flags = option[3];
 
 		if (option[0] == 0)
 			return false;
@@ -74,9 +88,21 @@ static __always_inline bool data_ack(struct __sk_buff *skb, const struct segment
 			at++;
 			continue;
 		}
-		if (option[0] == 30 && option[2] >> 4 == 2 && option[3] & 1) {
-			__builtin_memcpy(&shown, option + (option[3] & 2 ? 8 : 4), 4);
-			*ack = bpf_ntohl(shown);
+		if (option[0] == 30 && option[2] >> 4 == 2) {
+			option += 4;
+			if (flags & ACK) {
+				__builtin_memcpy(&low, option + (flags & ACK_8 ? 4 : 0), 4);
+				d->ack = bpf_ntohl(low);
+				d->acks = true;
+				option += flags & ACK_8 ? 8 : 4;
+			}
+			if (flags & MAPS) {
+				option += flags & MAPS_8 ? 4 : 0;
+				__builtin_memcpy(&low, option, 4);
+				__builtin_memcpy(&bytes, option + 8, 2); /* behind the subflow's sequence number */
+				d->from = bpf_ntohl(low);
+				d->bytes = bpf_ntohs(bytes);
+			}
 			return true;
 		}
 		if (size < 2)
@@ -86,27 +112,22 @@ static __always_inline bool data_ack(struct __sk_buff *skb, const struct segment
 	return false;
 }
 
-/* Since when the peer expects the same byte of the connection; 0: nothing is on the way. */
-static __always_inline __u64 held_since(__u32 token)
-{
-	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
-
-	return c && c->began_ns ? c->moved_at_ns : 0;
-}
-
 static __always_inline void transfer_heard(struct __sk_buff *skb, const struct segment *seg, __u32 token, __u64 now)
 {
 	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
 	struct plait_transfer *t;
 	__u64 began, took;
 	__u32 ack, from;
+	struct dss d;
 	bool over;
 
 	if (!c)
 		return;
 	began = c->began_ns;
-	if (!began || !data_ack(skb, seg, &ack))
+	if (!began || !data_sequence(skb, seg, &d) || !d.acks)
 		return;
+	ack = d.ack;
+	c->said_at_ns = now;
 	if ((__s32)(ack - c->acked) > 0) {
 		c->acked = ack;
 		c->moved_at_ns = now;

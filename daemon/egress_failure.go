@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -65,7 +66,7 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 		stats.StalledAtNs = stats.AskedAtNs + overdueNs
 	}
 	unanswered := cmp.Or(stats.UnansweredAtNs, stats.AskedAtNs) // an answer on another CPU may have cleared the first after data was sent
-	f.Stalled, f.Stuck, f.Silent, f.Heard = at(stats.StalledAtNs), at(stats.StuckAtNs), at(unanswered), at(stats.HeardAtNs)
+	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(unanswered), at(stats.HeardAtNs)
 	return f
 }
 
@@ -86,8 +87,12 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: nothing arrives on it, while others of its exit are well")
 	}
 	for _, i := range v.Stuck {
-		lost = append(lost, g.Subflows[i].Ends())
-		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: a packet is missing for three round trips, and what other exits bring waits for it")
+		s := g.Subflows[i].Ends()
+		if !x.health.Cut(x.exitOf(s.Local.Addr(), g.Client), g.Client, now) {
+			continue
+		}
+		lost = append(lost, s)
+		x.say("subflow " + g.Subflows[i].Local.String() + " to " + g.Subflows[i].Remote.String() + " is closed: a packet was lost on it, and what other exits bring waits for that")
 	}
 	return changed, lost
 }
@@ -106,9 +111,9 @@ func stalledNs(flows []egress.Flow) uint64 {
 // mostBeside is how many other flows of a client are asked whether its exits are well.
 const mostBeside = 256
 
-// judge looks at the connections with stalled subflows, lets go of exits that fail their clients, and returns the stalls that are not over.
-func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time {
-	some := make(map[mptcp.Ends]bool, len(stalled))
+// judge looks at the connections with stalled subflows, and with those that were said to be stuck just now, lets go of exits that fail their clients, and returns the stalls that are not over.
+func (x *exits) judge(stalled map[mptcp.Ends]time.Time, stuck map[mptcp.Ends]bool) map[mptcp.Ends]time.Time {
+	some := maps.Clone(stuck)
 	for e := range stalled {
 		some[e] = true
 	}
@@ -124,6 +129,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 		observed := make([]egress.Flow, len(g.Subflows))
 		for i, s := range g.Subflows {
 			observed[i] = x.observed(s)
+			observed[i].Stuck = stuck[s.Ends()]
 		}
 		var others []egress.Flow
 		for _, s := range beside[g.Client] {
@@ -141,7 +147,7 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time) map[mptcp.Ends]time.Time
 			lost[e] = true
 		}
 		for i, s := range g.Subflows {
-			if since, pending := stalled[s.Ends()]; pending && !(observed[i].Stalled.IsZero() && observed[i].Stuck.IsZero()) {
+			if since, pending := stalled[s.Ends()]; pending && !observed[i].Stalled.IsZero() {
 				left[s.Ends()] = since
 			}
 		}
@@ -182,7 +188,7 @@ func (x *exits) runFlows() error {
 			events <- e
 		}
 	}()
-	stalled := map[mptcp.Ends]time.Time{}
+	stalled, stuck := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}
 	var later <-chan time.Time
 	for {
 		select {
@@ -192,17 +198,21 @@ func (x *exits) runFlows() error {
 			}
 			return err
 		case e := <-events:
-			if e.stalled || e.stuck {
+			switch {
+			case e.stuck:
+				stuck[e.ends] = true
+			case e.stalled:
 				stalled[e.ends] = time.Now()
-			} else {
+			default:
 				delete(stalled, e.ends)
 			}
 		case e := <-x.overdue:
 			stalled[e] = time.Now()
 		case <-later:
 		}
-		if len(events) == 0 && len(stalled) > 0 {
-			stalled = x.judge(stalled)
+		if len(events) == 0 && len(stalled)+len(stuck) > 0 {
+			stalled = x.judge(stalled, stuck)
+			clear(stuck)
 			later = again(stalled)
 		}
 	}

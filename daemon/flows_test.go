@@ -154,7 +154,7 @@ func (h *host) loses(interfaceName string, sequence, n uint32) (l link.Link) {
 	return l
 }
 
-// sticking is a flow of MPTCP over 20 Mbit/s that is known.
+// sticking is a flow of MPTCP over 20 Mbit/s that is known, and has nothing on the way.
 func sticking(t *testing.T) (h, peer *host, f *flows, c pair, ends mptcp.Ends) {
 	h, peer = joined(t)
 	h.multipath = true
@@ -172,9 +172,9 @@ func sticking(t *testing.T) (h, peer *host, f *flows, c pair, ends mptcp.Ends) {
 	return h, peer, f, c, ends
 }
 
-// A flow whose peer lacks its first byte, which is lost again and again, and so all data behind that, sticks until the byte has arrived.
-func TestFlowSticks(t *testing.T) {
-	h, peer, f, c, ends := sticking(t)
+// sendsBehind has the peer lose the next byte of a flow again and again, and sends 50 packets from it on.
+func (h *host) sendsBehind(peer *host, f *flows, c pair, ends mptcp.Ends) link.Link {
+	h.Helper()
 	s, _ := f.stats(ends)
 	loss := peer.loses("in", s.Next, 1)
 	for range 50 {
@@ -182,31 +182,43 @@ func TestFlowSticks(t *testing.T) {
 		h.must(err)
 		time.Sleep(time.Millisecond)
 	}
+	return loss
+}
+
+// A flow whose peer lacks its first byte, which is lost again and again, and so all data behind that, sticks until the byte has arrived.
+func TestFlowSticks(t *testing.T) {
+	h, peer, f, c, ends := sticking(t)
+	loss := h.sendsBehind(peer, f, c, ends)
+	h.eventually(5*time.Second, "it sticks", func() bool { s, _ := f.stats(ends); return s.StuckAtNs != 0 })
 	if e, err := f.read(); err != nil || e != (flowEvent{ends: ends, stuck: true}) {
 		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
 	}
-	x := &exits{flows: f, plan: emptyPlan(t), log: io.Discard, ration: newRation("")}
-	flow := mptcp.Subflow{Local: ends.Local, Remote: ends.Remote}
-	if o := x.observed(flow); o.Stuck.IsZero() || !o.Stuck.Before(o.Heard) {
-		t.Errorf("observed: %+v", o)
-	}
-	if changed, lost := x.act(egress.Verdict{Stuck: []int{0}}, mptcp.Group{Subflows: []mptcp.Subflow{flow}}, time.Now()); changed || !slices.Equal(lost, []mptcp.Ends{ends}) {
-		t.Errorf("it closes %v, changed %v; want %v alone", lost, changed, ends)
+	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), log: io.Discard, ration: newRation("")}
+	g, now := mptcp.Group{Subflows: []mptcp.Subflow{{Local: ends.Local, Remote: ends.Remote}}}, time.Now()
+	for i, want := range [][]mptcp.Ends{{ends}, nil} { // the second is too soon
+		if changed, lost := x.act(egress.Verdict{Stuck: []int{0}}, g, now); changed || !slices.Equal(lost, want) {
+			t.Errorf("the verdict, time %d, closes %v, changed %v; want %v alone", i, lost, changed, want)
+		}
 	}
 	h.must(loss.Close())
 	h.eventually(5*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.Acked == s.Next && s.StuckAtNs == 0 && s.FirstAtNs == 0 })
 }
 
-// One that is too slow for what there is to send does not.
-func TestSlowFlowSticksNot(t *testing.T) {
+// One does not whose connection waits for a byte that another flow was given.
+func TestFlowWithoutTheByteSticksNot(t *testing.T) {
 	h, peer, f, c, ends := sticking(t)
-	go func() { _, _ = c.server.Write(make([]byte, 8<<20)) }() // 3.4 s
-	h.eventually(5*time.Second, "data waits", func() bool { s, _ := f.stats(ends); return waits(&s) })
 	s, _ := f.stats(ends)
-	loss := peer.loses("in", s.Next+100_000, 6000)
-	long := uint64(300 * time.Millisecond)
-	h.eventually(5*time.Second, "all waits for one byte", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
-	if s.StuckAtNs != 0 {
+	other := func() {
+		var one bpf.FlowsConnection
+		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Lookup(s.Token, &one))
+		one.Acked = one.Next + 1<<30
+		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Put(s.Token, &one))
+	}
+	other()
+	loss := h.sendsBehind(peer, f, c, ends)
+	const long = uint64(300 * time.Millisecond)
+	h.eventually(5*time.Second, "the byte is long missing", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
+	if s.DoubtedAtNs != 0 || s.StuckAtNs != 0 {
 		t.Errorf("%+v", s)
 	}
 	h.must(loss.Close())

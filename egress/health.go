@@ -18,6 +18,9 @@ const (
 	noBets = 10 * time.Minute
 	// probeFor is how long a client may take to open a subflow to an exit that is offered again. That handshake is the probe: until it is over no data goes there.
 	probeFor = 15 * time.Second
+	// cutEvery is how often flows of an exit to a client are closed, at the most, for holding up their connection: each time all that the connection has on the way is sent again, and a
+	// window begins anew.
+	cutEvery = time.Second
 	// relapse is how long after its return a failure counts as the same one.
 	relapse = time.Minute
 )
@@ -28,8 +31,8 @@ type Flow struct {
 	Exit string
 	// Stalled is since when what was sent is overdue: not answered for longer than round trips explain.
 	Stalled time.Time
-	// Stuck is since when the flow holds up its connection, if that is overdue: the client waits for its first byte, which was lost again, or was its last and nothing tells.
-	Stuck time.Time
+	// Stuck: it holds up its connection. The client waits for data that this flow was given, and that was lost on it, perhaps more than once; nothing says when it is sent again.
+	Stuck bool
 	// Silent is since when something waits for an answer.
 	Silent time.Time
 	// Heard is when the last answer came.
@@ -71,7 +74,7 @@ type Verdict struct {
 	Exits []string
 	// Lost are stalled flows, by their index, of exits that are well: on a dead one of parallel links, or a route has moved away under them.
 	Lost []int
-	// Stuck are flows, by their index, that hold up what other exits bring: the client's application gets nothing that is behind their first byte.
+	// Stuck are flows, by their index, that hold up what other exits bring.
 	Stuck []int
 	// Silent: all exits have failed, which may also be the way back they share, or the client.
 	Silent bool
@@ -82,20 +85,11 @@ type Verdict struct {
 // lostAfter is how long a flow of an exit that is well may stall: repetitions can be lost, too, and TCP's timer has run out several times by then.
 const lostAfter = time.Second
 
-// stuck says which flows are, while another exit has brought packets. So what their way has lost is sent again by the other long before TCP's timer, 200 ms at the least,
-// runs out. The other may have nothing on the way any more: the window of the client's socket may be full of what it brought. Where the flow itself was not heard since, the
-// other must have been in the second half of the time.
-func stuck(flows []Flow, now time.Time) (out []int) {
+// stuck says which flows are, while another exit has brought packets before: what their way has lost is sent again by that one long before TCP's timer, 200 ms at the least, runs out.
+func stuck(flows []Flow) (out []int) {
 	for i, f := range flows {
-		if f.Stuck.IsZero() || f.Exit == "" {
-			continue
-		}
-		since := f.Stuck
-		if !f.Heard.After(since) {
-			since = since.Add(now.Sub(since) / 2)
-		}
-		if slices.ContainsFunc(flows, func(g Flow) bool {
-			return g.Exit != "" && g.Exit != f.Exit && g.Stalled.IsZero() && g.Stuck.IsZero() && g.Heard.After(since)
+		if f.Stuck && f.Exit != "" && slices.ContainsFunc(flows, func(g Flow) bool {
+			return g.Exit != "" && g.Exit != f.Exit && g.Stalled.IsZero() && !g.Stuck && !g.Heard.IsZero()
 		}) {
 			out = append(out, i)
 		}
@@ -105,7 +99,7 @@ func stuck(flows []Flow, now time.Time) (out []int) {
 
 // Judge looks at the flows of one connection. The client's other flows can show that an exit is well. Where all are silent alike, it is not the exits.
 func Judge(flows, others []Flow, now time.Time) (v Verdict) {
-	v.Stuck = stuck(flows, now)
+	v.Stuck = stuck(flows)
 	failing, well := stalls(flows, now), map[string]bool{}
 	for _, f := range others {
 		if s, stalls := failing[f.Exit]; stalls && f.Heard.After(s.at) {
@@ -175,10 +169,11 @@ const (
 type Health struct {
 	ways map[wayTo]*ailment
 	lost map[netip.Addr]time.Time // when bets on a client may be made again
+	cut  map[wayTo]time.Time      // when flows may be cut again
 }
 
 // NewHealth returns the health of exits that have never failed.
-func NewHealth() *Health { return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}} }
+func NewHealth() *Health { return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}, map[wayTo]time.Time{}} }
 
 // fail begins a hold-down, of the given length if it is the first.
 func (h *Health) fail(exit string, client netip.Addr, now time.Time, first time.Duration) bool {
@@ -205,6 +200,16 @@ func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
 // directions and the way back of all leads over it. A bet is lost if the exit is found well soon after; then none is made on this client for a while.
 func (h *Health) Bet(exit string, client netip.Addr, now time.Time) bool {
 	return exit != "" && !now.Before(h.lost[client]) && h.fail(exit, client, now, betHold)
+}
+
+// Cut says whether a flow of the exit to the client may be closed now for holding up its connection.
+func (h *Health) Cut(exit string, client netip.Addr, now time.Time) bool {
+	w := wayTo{exit, client}
+	if now.Before(h.cut[w]) {
+		return false
+	}
+	h.cut[w] = now.Add(cutEvery)
+	return true
 }
 
 // Fit says whether the exit may be offered to the client.
@@ -277,6 +282,7 @@ func (h *Health) Held() map[netip.Addr][]string {
 // Tick ends what is over, and returns the clients for whom that changes what is offered. A client without connections cannot come back: its exits are forgotten.
 func (h *Health) Tick(now time.Time, present func(netip.Addr) bool) (changed []netip.Addr) {
 	maps.DeleteFunc(h.lost, func(_ netip.Addr, until time.Time) bool { return !now.Before(until) })
+	maps.DeleteFunc(h.cut, func(_ wayTo, until time.Time) bool { return !now.Before(until) })
 	for w, a := range h.ways {
 		if now.Before(a.until) {
 			continue

@@ -9,9 +9,7 @@ import (
 	"time"
 )
 
-// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "past" for 60 ms, "heard" just now with more on the way, "idle",
-// "stuck" for 100 ms, with answers that say so,
-// "last" the same without any.
+// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "heard" just now with more on the way, "idle", "stuck" with something still on the way.
 func flowsAt(kinds ...string) (flows []Flow) {
 	now := time.Unix(10, 0)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
@@ -29,11 +27,7 @@ func flowsAt(kinds ...string) (flows []Flow) {
 		case "heard":
 			f.Silent, f.Heard = ago(-1), ago(-1)
 		case "stuck":
-			f.Silent, f.Heard, f.Stuck = ago(1), ago(1), ago(100)
-		case "last":
-			f.Silent, f.Heard, f.Stuck = ago(100), ago(100), ago(100)
-		case "past":
-			f.Silent, f.Heard = ago(60), ago(60)
+			f.Silent, f.Heard, f.Stuck = ago(1), ago(1), true
 		case "idle":
 			f.Heard = ago(500)
 		case "new":
@@ -70,11 +64,10 @@ func TestJudge(t *testing.T) {
 		{[]string{"a stuck", "b heard"}, "stuck [0]"},
 		{[]string{"a heard", "b stuck", "b heard"}, "stuck [1]"},
 		{[]string{"a stuck", "a heard"}, ""}, // there is no other exit
-		{[]string{"a stuck", "b idle"}, ""},  // of which nothing is known now
+		{[]string{"a stuck", "b idle"}, "stuck [0]"},
 		{[]string{"a stuck", "b waiting"}, "stuck [0]"},
-		{[]string{"a stuck", "b past"}, "stuck [0]"},
-		{[]string{"a last", "b waiting"}, "stuck [0]"},
-		{[]string{"a last", "b past"}, ""},
+		{[]string{"a stuck", "b new"}, ""}, // which has brought nothing yet
+		{[]string{"a stuck", "b long"}, "exits [b]"},
 		{[]string{"a stuck", "b stuck"}, ""}, // it may be the client
 		{[]string{"a stuck", "b stalled", "c heard"}, "exits [b]stuck [0]"},
 	} {
@@ -120,6 +113,24 @@ func (r healthRig) tick(s float64, wantChange, wantFit bool) {
 	changed := slices.Contains(r.Tick(r.at(s), func(netip.Addr) bool { return r.present }), r.client)
 	if fit := r.Fit("a", r.client); changed != wantChange || fit != wantFit {
 		r.Errorf("second %v: changed %v, fit %v; want %v, %v", s, changed, fit, wantChange, wantFit)
+	}
+}
+
+// Flows of an exit to a client are cut once a second at the most.
+func TestCut(t *testing.T) {
+	r := healthRig{t, NewHealth(), netip.MustParseAddr("192.0.2.1"), true}
+	for _, c := range []struct {
+		s      float64
+		exit   string
+		client string
+		want   bool
+	}{{0, "a", "192.0.2.1", true}, {0.9, "a", "192.0.2.1", false}, {0.9, "b", "192.0.2.1", true}, {0.9, "a", "192.0.2.2", true}, {1, "a", "192.0.2.1", true}, {1.9, "a", "192.0.2.1", false}} {
+		if got := r.Cut(c.exit, netip.MustParseAddr(c.client), r.at(c.s)); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if r.tick(5, false, true); len(r.cut) > 0 {
+		t.Errorf("remembered: %v", r.cut)
 	}
 }
 
