@@ -173,7 +173,9 @@ type Health struct {
 }
 
 // NewHealth returns the health of exits that have never failed.
-func NewHealth() *Health { return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}, map[wayTo]time.Time{}} }
+func NewHealth() *Health {
+	return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}, map[wayTo]time.Time{}}
+}
 
 // fail begins a hold-down, of the given length if it is the first.
 func (h *Health) fail(exit string, client netip.Addr, now time.Time, first time.Duration) bool {
