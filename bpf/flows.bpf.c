@@ -36,7 +36,7 @@ struct mapping {
 struct flow {
 	struct plait_flow_stats stats;
 	struct mapping first; /* that was sent, or sent again, as the first on the way */
-	struct mapping last; /* that was sent at all */
+	struct mapping last; /* that was sent when no more of the flow waited */
 	__u64 began_at_ns; /* to be known */
 	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
@@ -275,6 +275,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 	__u64 now, wait;
 	struct flow *f;
 	struct dss d;
+	bool first;
 
 	if (!sk || !parse(skb, &seg, true))
 		return TCX_NEXT;
@@ -303,11 +304,13 @@ int plait_flow_sent(struct __sk_buff *skb)
 	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
-	if (msk) {
+	if (msk)
 		transfer_sent(s->token, msk, now);
+	first = (__s32)(seg.sequence - s->acked) <= 0;
+	if (msk && (first || seg.sequence + seg.payload == tp->write_seq)) { /* of one between, those behind it tell TCP */
 		data_sequence(skb, &seg, &d);
 		f->last = (struct mapping){ d.from, d.bytes };
-		if ((__s32)(seg.sequence - s->acked) <= 0)
+		if (first)
 			f->first = f->last;
 	}
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0) {
