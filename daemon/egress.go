@@ -35,6 +35,7 @@ type exits struct {
 	saved     string          // where the path manager there was is kept
 	memory    string          // where what was found out about prefixes is kept
 	overdue   chan mptcp.Ends // flows whose stalls the kernel half cannot tell
+	stalls    chan struct{}   // one has stalled
 	unwatched string          // why the kernel cannot watch flows
 	unseen    string          // why the packets of the interface are not seen; for run's goroutine
 	telling   *telling        // until the reflectors have told all; of handle, which the speaker calls one at a time

@@ -14,7 +14,7 @@ import (
 const (
 	// witnesses are how many flows must be silent, and none heard, before a best path is set aside: a single one may have lost its last packets by chance.
 	witnesses = 2
-	// The flows are asked so often, so long: one that sends little is silent for some hundred milliseconds before it is known to stall.
+	// The flows are asked so often, and when another one stalls, so long: one that sends little is silent for some hundred milliseconds before it is known to stall.
 	askEvery, askFor = 100 * time.Millisecond, 2 * time.Second
 	// late is how long after a stall was found answers may still come to what was sent before the failure: delayed ACKs take 40 ms.
 	late = 50 * time.Millisecond
@@ -98,7 +98,11 @@ func (x *exits) ask() {
 				x.mu.Unlock()
 			}
 		}
-		time.Sleep(askEvery)
+		time.Sleep(judgeSoon)
+		select {
+		case <-x.stalls: // perhaps the witness that was missing: plain TCP's next retransmission waits for it
+		case <-time.After(askEvery - judgeSoon):
+		}
 	}
 }
 

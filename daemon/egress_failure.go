@@ -203,6 +203,10 @@ func (x *exits) runFlows() error {
 				stuck[e.ends] = true
 			case e.stalled:
 				stalled[e.ends] = time.Now()
+				select {
+				case x.stalls <- struct{}{}:
+				default:
+				}
 			default:
 				delete(stalled, e.ends)
 			}
