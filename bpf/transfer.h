@@ -77,7 +77,10 @@ static __always_inline bool data_sequence(struct __sk_buff *skb, const struct se
 	d->acks = false;
 	d->from = 0;
 	d->bytes = 0;
-	if (length < 1 || length > 40 || !load(skb, seg->options, o, length))
+	if (length > 40)
+		return false;
+	asm volatile("" : "+r"(length)); /* clang would make one comparison of two, of a copy, and Linux 7.2 then takes 0 for possible */
+	if (!length || !load(skb, seg->options, o, length))
 		return false;
 	for (int i = 0; i < 20 && at + 8 <= length; i++) {
 		__u8 *option = o + (at & 63), size = option[1], flags = option[3];
