@@ -38,6 +38,7 @@ struct flow {
 	struct mapping first; /* that was sent, or sent again, as the first on the way */
 	struct mapping last; /* that was sent when no more of the flow waited */
 	__u64 began_at_ns; /* to be known */
+	__u32 pushed; /* the MPTCP connection's snd_nxt when the flow last sent data */
 	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
 	struct bpf_timer timer;
@@ -300,12 +301,14 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->retransmitted_segments = tp->total_retrans - f->retransmitted_before;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
-	now = bpf_ktime_get_ns();
+	now = tp->tcp_clock_cache; /* TCP has just read the clock to send */
 	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
 	if (!seg.payload)
 		return TCX_NEXT;
-	if (msk)
+	if (msk && (__u32)msk->snd_nxt != f->pushed) {
+		f->pushed = msk->snd_nxt;
 		transfer_sent(s->token, msk, now);
+	}
 	first = (__s32)(seg.sequence - s->acked) <= 0;
 	if (msk && (first || seg.sequence + seg.payload == tp->write_seq)) { /* of one between, those behind it tell TCP */
 		data_sequence(skb, &seg, &d);

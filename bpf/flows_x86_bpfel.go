@@ -38,8 +38,10 @@ type FlowsFlow struct {
 		Bytes uint32
 	}
 	BeganAtNs           uint64
+	Pushed              uint32
 	SentBefore          uint32
 	RetransmittedBefore uint32
+	_                   [4]byte
 	Timer               struct {
 		_      structs.HostLayout
 		Opaque [2]uint64

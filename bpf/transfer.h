@@ -66,51 +66,53 @@ struct dss {
 	bool acks;
 };
 
+static __always_inline bool word(struct __sk_buff *skb, __u32 network, __u32 offset, __u32 *value)
+{
+	__be32 copy;
+	const __be32 *p = at(skb, network, offset, &copy, sizeof(copy));
+
+	if (!p)
+		return false;
+	*value = bpf_ntohl(*p);
+	return true;
+}
+
 static __always_inline bool data_sequence(struct __sk_buff *skb, const struct segment *seg, struct dss *d)
 {
 	enum { ACK = 1, ACK_8 = 2, MAPS = 4, MAPS_8 = 8 };
-	__u32 length = seg->options_bytes, at = 0;
-	__u8 o[128] = {};
-	__be16 bytes;
-	__be32 low;
+	__u32 network = network_offset(skb), option = seg->options, end = option + seg->options_bytes, head;
 
 	d->acks = false;
-	d->from = 0;
-	d->bytes = 0;
-	if (length > 40)
+	d->from = d->bytes = 0;
+	if (seg->options_bytes > 40)
 		return false;
-	asm volatile("" : "+r"(length)); /* clang would make one comparison of two, of a copy, and Linux 7.2 then takes 0 for possible */
-	if (!length || !load(skb, seg->options, o, length))
-		return false;
-	for (int i = 0; i < 20 && at + 8 <= length; i++) {
-		__u8 *option = o + (at & 63), size = option[1], flags = option[3];
+	for (int i = 0; i < 12 && option + 8 <= end; i++) {
+		__u32 kind, size;
 
-		if (option[0] == 0)
+		option &= 0xfff; /* which it is anyway; the verifier loses count */
+		if (!word(skb, network, option, &head))
 			return false;
-		if (option[0] == 1) { /* no operation */
-			at++;
-			continue;
-		}
-		if (option[0] == 30 && option[2] >> 4 == 2) {
+		kind = head >> 24;
+		size = head >> 16 & 0xff;
+		if (kind == 30 && (head >> 12 & 15) == 2) {
 			option += 4;
-			if (flags & ACK) {
-				__builtin_memcpy(&low, option + (flags & ACK_8 ? 4 : 0), 4);
-				d->ack = bpf_ntohl(low);
-				d->acks = true;
-				option += flags & ACK_8 ? 8 : 4;
+			if (head & ACK) {
+				d->acks = word(skb, network, option + (head & ACK_8 ? 4 : 0), &d->ack);
+				option += head & ACK_8 ? 8 : 4;
 			}
-			if (flags & MAPS) {
-				option += flags & MAPS_8 ? 4 : 0;
-				__builtin_memcpy(&low, option, 4);
-				__builtin_memcpy(&bytes, option + 8, 2); /* behind the subflow's sequence number */
-				d->from = bpf_ntohl(low);
-				d->bytes = bpf_ntohs(bytes);
+			if (head & MAPS) {
+				option += head & MAPS_8 ? 4 : 0;
+				/* behind the subflow's sequence number */
+				if (word(skb, network, option + 8, &d->bytes) && word(skb, network, option, &d->from))
+					d->bytes >>= 16;
+				else
+					d->bytes = 0;
 			}
 			return true;
 		}
-		if (size < 2)
+		if (kind == 0 || (kind != 1 && size < 2))
 			return false;
-		at += size;
+		option += kind == 1 ? 1 : size;
 	}
 	return false;
 }
@@ -120,7 +122,7 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 	struct connection *c = bpf_map_lookup_elem(&plait_connections, &token);
 	struct plait_transfer *t;
 	__u64 began, took;
-	__u32 ack, from;
+	__u32 ack, before, from;
 	struct dss d;
 	bool over;
 
@@ -131,10 +133,9 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 		return;
 	ack = d.ack;
 	c->said_at_ns = now;
-	if ((__s32)(ack - c->acked) > 0) {
-		c->acked = ack;
+	before = c->acked;
+	if ((__s32)(ack - before) > 0 && __sync_val_compare_and_swap(&c->acked, before, ack) == before) /* never back; else the next ACK says it */
 		c->moved_at_ns = now;
-	}
 	took = now - began;
 	from = c->from;
 	over = (__s32)(ack - c->next) >= 0;
