@@ -22,6 +22,8 @@ const (
 	lookEvery = time.Second
 	// journalLength is how many changes of the kernel's state are remembered for plait egress log.
 	journalLength = 1000
+	// untimedEvery is how often it is said that flows have no timers.
+	untimedEvery = time.Hour
 )
 
 // exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, one of runRoutes, ask at times,
@@ -38,6 +40,7 @@ type exits struct {
 	stalls    chan struct{}   // one has stalled
 	unwatched string          // why the kernel cannot watch flows
 	unseen    string          // why the packets of the interface are not seen; for run's goroutine
+	untimedAt time.Time       // when it was last said that flows have no timers; for run's goroutine
 	telling   *telling        // until the reflectors have told all; of handle, which the speaker calls one at a time
 	quiet     *time.Timer     // ends then
 	running   sync.WaitGroup  // what run starts
@@ -168,6 +171,17 @@ func (x *exits) see() {
 	}
 }
 
+// untimed says that the kernel has no timers for some flows, or no room for what they tell.
+func (x *exits) untimed(flows, of int, now time.Time) {
+	if flows == 0 || now.Sub(x.untimedAt) < untimedEvery {
+		return
+	}
+	x.untimedAt = now
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say(fmt.Sprintf("the kernel has no timer for %d of %d flows: that what they send is not answered is noticed one to two seconds later than it could be", flows, of))
+}
+
 // look reads the flows' counters and returns how long that took.
 func (x *exits) look(now time.Time) time.Duration {
 	if x.flows == nil {
@@ -176,11 +190,15 @@ func (x *exits) look(now time.Time) time.Duration {
 	x.see()
 	flows := map[bpf.FlowKey]egress.FlowCount{}
 	rules, clients := map[uint32]uint32{}, map[uint32]netip.Addr{}
+	timerless := 0
 	err := x.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
 		client := e.Remote.Addr()
 		x.mu.Lock() // for one flow at a time: who judges failures must not wait for all
 		exit, best := x.exitOf(e.Local.Addr(), client), x.plan.MainExit(client)
 		x.mu.Unlock()
+		if s.Armed == bpf.FlowRefused {
+			timerless++
+		}
 		if overdue(s) {
 			select {
 			case x.overdue <- e:
@@ -196,6 +214,7 @@ func (x *exits) look(now time.Time) time.Duration {
 		x.logf("%v", err)
 		return 0
 	}
+	x.untimed(timerless, len(flows), now)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.traffic.Look(flows, now)

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -263,6 +265,16 @@ func TestManyFlowsStall(t *testing.T) {
 		}
 		return told+found == len(all) && told < len(all)
 	})
+	x := choosing(t, Service{egress.Throughput, 0})
+	x.flows, x.config.Interface, x.overdue = f, "out", make(chan mptcp.Ends, 1)
+	h.must(netns.Do(h.ns, func() error {
+		x.look(time.Now())
+		x.look(time.Now())
+		return nil
+	}))
+	if len(x.journal) != 1 || !strings.Contains(x.journal[0].Text, fmt.Sprintf("of %d flows", len(all))) {
+		t.Errorf("the log has %v, want once that some have no timer", x.journal)
+	}
 }
 
 // Data that a flow, or its MPTCP connection, cannot send yet is noticed, until it has left.
