@@ -158,6 +158,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp; /* us */
 	__u64 delivered_mstamp; /* us; when delivered last rose */
+	__u64 first_tx_mstamp;	/* us; when the last sent of what has arrived was sent (tcp_rate_skb_delivered) */
 	__u64 tcp_wstamp_ns;	/* departure time of the next packet, if paced */
 	__u64 tcp_clock_cache;	/* ns; now, on the same clock */
 	__u32 lsndtime;	  /* jiffies */

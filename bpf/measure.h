@@ -151,6 +151,7 @@ static __always_inline bool all_acknowledged(const struct tcp_sock *tp)
 static __always_inline void train_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
 	s->train_start_us = now_us;
+	s->train_sent_us = tp->first_tx_mstamp;
 	s->train_tsval = tp->rx_opt.rcv_tsval;
 	s->train_delivered = tp->delivered;
 }
@@ -178,10 +179,11 @@ static __always_inline __u64 train_us(const struct tcp_sock *tp, const struct pl
 	return min(max(here_us + USEC_PER_MSEC, there_us) - USEC_PER_MSEC, there_us + USEC_PER_MSEC);
 }
 
-/* The rate at which packets sent back to back come through, from the spacing of their ACKs. */
+/* The rate at which packets sent back to back come through, from the spacing of their ACKs; and whether they were sent so. */
 static __always_inline void measure_train(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
 	__u32 packets;
+	__u64 took_us;
 
 	s->train_measured = 0;
 	if (!s->ack_us) {
@@ -194,7 +196,9 @@ static __always_inline void measure_train(const struct tcp_sock *tp, struct plai
 	packets = tp->delivered - s->train_delivered;
 	if (packets < TRAIN_MIN_PACKETS || now_us == s->train_start_us)
 		return;
-	s->dispersion_Bps = (__u64)packets * tp->mss_cache * USEC_PER_SEC / train_us(tp, s, now_us);
+	took_us = train_us(tp, s, now_us);
+	s->train_sparse = tp->first_tx_mstamp - s->train_sent_us > took_us >> 2;
+	s->dispersion_Bps = (__u64)packets * tp->mss_cache * USEC_PER_SEC / took_us;
 	train_begins(tp, s, now_us);
 	s->train_measured = 1;
 	if (s->trains < 255)

@@ -38,11 +38,12 @@ struct plait_sock {
 	__u8 round_start; /* this ACK is the first of a round trip */
 	__u8 trains; /* dispersions measured in this burst */
 	__u8 train_measured; /* this ACK completed one */
+	__u8 train_sparse;   /* which was sent in more than a quarter of the time it took to come through */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
 	__u8 peer_ms;	    /* the peer's clock, which its timestamps tell, goes by milliseconds */
-	__u8 pad8[4];
+	__u8 pad8[3];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
@@ -69,6 +70,7 @@ struct plait_sock {
 	__u32 ack_delivered;
 	__u32 train_delivered;
 	__u64 train_start_us; /* the ACK from which the dispersion at work is measured */
+	__u64 train_sent_us;  /* when the packet was sent that it acknowledges */
 	__u32 train_tsval;    /* the peer's clock when it sent that */
 	__u32 round_losses; /* packets found lost in this round trip */
 
