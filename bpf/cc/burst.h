@@ -130,7 +130,7 @@ static __always_inline bool burst_overflow(struct plait_sock *s, struct burst *b
 static __always_inline void burst_learn(const struct tcp_sock *tp, struct plait_sock *s, struct burst *b)
 {
 	/* What an application, or MPTCP, hands out bit by bit comes through as slowly on any path; it tells a rate only where it waits or overflows. */
-	if (s->trains == 1 && s->train_sparse && !s->round_losses && !burst_queue_stands(s)) {
+	if (s->trains == 1 && s->train_sparse && s->round_losses < BURST_OVERFLOW_PACKETS && !burst_queue_stands(s)) {
 		s->trains = 0;
 		return;
 	}
