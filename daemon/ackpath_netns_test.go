@@ -83,6 +83,7 @@ func (h *host) device(ns, name string, kind uint16) *os.File {
 		request.SetUint16(kind | unix.IFF_NO_PI)
 		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}))
+	h.ip("-n " + ns + " link set " + name + " txqueuelen 10000") // 500 packets are gone through in the milliseconds that a reader may wait for a busy processor
 	f := os.NewFile(uintptr(fd), name)
 	h.Cleanup(func() { f.Close() })
 	return f
