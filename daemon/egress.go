@@ -59,8 +59,8 @@ type exits struct {
 	journal []JournalEntry                 // the latest last
 	ration  ration                         // of the log
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
-	// aside are the exits that are out of the main table for a prefix; asking are the prefixes for which that is about to be found out.
-	aside  map[putAside]bool
+	// aside are the exits that are out of the main table for a prefix, and since when; asking are the prefixes for which that is about to be found out.
+	aside  map[putAside]time.Time
 	asking map[netip.Prefix]asked
 	asks   bool // ask runs
 	// networks are those of the clients.

@@ -20,6 +20,8 @@ const (
 	late = 50 * time.Millisecond
 	// before it another flow may have stalled of the same failure.
 	before = time.Second
+	// unproven is how long a best path is set aside when no client is left whose subflow would prove its exit: then plain TCP has to try.
+	unproven = 5 * time.Minute
 )
 
 // asked is what is to be found out about a prefix: whether its exit is silent since a stall was found.
@@ -66,7 +68,7 @@ func (x *exits) setAside(prefix netip.Prefix, exit string, flows int) {
 	x.tell(x.change(func() []egress.Change {
 		changes := x.plan.SetAside(prefix, exit)
 		if len(changes) > 0 {
-			x.aside[putAside{prefix, exit}] = true
+			x.aside[putAside{prefix, exit}] = time.Now()
 			x.say(fmt.Sprintf("exit %s is silent for %v, all its %d flows there: it is set aside for the next", exit, prefix, flows))
 		}
 		return changes
@@ -123,22 +125,28 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 }
 
 // returns is the plan's part of comeBack. The caller has x.mu.
-func (x *exits) returns() (changes []egress.Change) {
+func (x *exits) returns(now time.Time) (changes []egress.Change) {
 	if len(x.aside) == 0 {
 		return nil
 	}
 	ails := x.health.Ails()
-	for a := range x.aside {
-		if !ails(a.exit, a.prefix) {
-			delete(x.aside, a)
-			x.say(fmt.Sprintf("exit %s is well for %v, or nobody is there to tell: it is back in the main table", a.exit, a.prefix))
-			changes = append(changes, x.plan.Restore(a.prefix, a.exit)...)
+	for a, since := range x.aside {
+		ails, known := ails(a.exit, a.prefix)
+		if ails || !known && now.Sub(since) < unproven {
+			continue
 		}
+		delete(x.aside, a)
+		why := "is well for"
+		if !known {
+			why = "has rested, and nobody is there to prove it, for"
+		}
+		x.say(fmt.Sprintf("exit %s %s %v: it is back in the main table", a.exit, why, a.prefix))
+		changes = append(changes, x.plan.Restore(a.prefix, a.exit)...)
 	}
 	return changes
 }
 
-// comeBack puts the best path back where its exit is proven for a client, or no client is left to prove it.
-func (x *exits) comeBack() {
-	x.tell(x.change(x.returns))
+// comeBack puts the best path back where its exit is proven for a client, or where it has rested and no client is left to prove it.
+func (x *exits) comeBack(now time.Time) {
+	x.tell(x.change(func() []egress.Change { return x.returns(now) }))
 }

@@ -17,11 +17,11 @@ func BenchmarkAside(b *testing.B) {
 			client := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(i >> 8), 7: byte(i)})
 			x.health.Fail("a", client, now)
 			prefix, _ := client.Prefix(64)
-			x.aside[putAside{prefix, "a"}] = true
+			x.aside[putAside{prefix, "a"}] = now
 		}
 		begin, rounds := time.Now(), 0
 		for ; time.Since(begin) < 100*time.Millisecond; rounds++ {
-			x.returns()
+			x.returns(now)
 		}
 		return float64(time.Since(begin).Nanoseconds()) / float64(rounds*many)
 	}

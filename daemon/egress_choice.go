@@ -82,6 +82,17 @@ type quickExit struct {
 // heldOut says whether a connection is left on the best path alone, to compare with. Tokens are hashes of random keys (RFC 8684 section 3.2).
 func heldOut(token uint32, percent float64) bool { return float64(token%10_000) < 100*percent }
 
+// spared says why an exit is not to carry data for a client while another can; empty: nothing is against it. The caller has x.mu.
+func (x *exits) spared(exit string, client netip.Addr) string {
+	switch {
+	case x.full[exit]:
+		return fmt.Sprintf("it carries as much as its cap_mbps of %g allows", x.terms[exit].CapMbps)
+	case x.brownouts.Spared(exit, client):
+		return "it loses too many of this client's packets"
+	}
+	return ""
+}
+
 // candidates are the exits that reach the client and do not fail it, and the best path's, whatever that is. The caller has x.mu.
 func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []egress.Candidate {
 	out := make([]egress.Candidate, 0, len(ways)+1)
@@ -89,7 +100,7 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 		if !x.health.Fit(exit, client) {
 			return
 		}
-		out = append(out, egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Cost: x.terms[exit].Cost, Spared: x.full[exit] || x.brownouts.Spared(exit, client)})
+		out = append(out, egress.Candidate{Exit: exit, RTTUs: x.traffic.RTTUs(exit, client), Cost: x.terms[exit].Cost, Spared: x.spared(exit, client) != ""})
 	}
 	for _, w := range ways {
 		if _, ok := x.byExit[w.Exit][client.Is4()]; ok || w.Exit == main {

@@ -22,7 +22,7 @@ func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
 	x := &exits{log: io.Discard, ration: newRation("elsewhere"), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
-	x.aside = map[putAside]bool{}
+	x.aside = map[putAside]time.Time{}
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {
 		e := egress.Exit{Name: name, RouteTarget: fmt.Sprint("65000:", i), Locators: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:f%d::/48", i))},
@@ -260,17 +260,52 @@ func TestAside(t *testing.T) {
 	if x.setAside(prefix, "a", 2); x.plan.MainExit(chooser) != "b" {
 		t.Fatalf("the main table leads through %q, want b", x.plan.MainExit(chooser))
 	}
-	if x.comeBack(); x.plan.MainExit(chooser) != "b" {
+	if x.comeBack(now); x.plan.MainExit(chooser) != "b" {
 		t.Error("the best path is back before anybody tried")
 	}
 	now = now.Add(time.Minute) // the hold-down is over, the exit is offered again
 	x.health.Tick(now, func(netip.Addr) bool { return true })
-	if x.comeBack(); x.plan.MainExit(chooser) != "b" {
+	if x.comeBack(now); x.plan.MainExit(chooser) != "b" {
 		t.Error("the best path is back before a client joined")
 	}
 	x.health.Proven("a", chooser, now)
-	if x.comeBack(); x.plan.MainExit(chooser) != "a" || len(x.aside) != 0 {
+	if x.comeBack(now); x.plan.MainExit(chooser) != "a" || len(x.aside) != 0 {
 		t.Error("the best path is not back though a client came through it")
+	}
+}
+
+// The client that would prove the exit leaves: the best path stays aside for a while all the same.
+func TestAsideUnproven(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	now, prefix := time.Now(), netip.MustParsePrefix("2001:db8:c::/48")
+	x.health.Fail("a", chooser, now)
+	x.setAside(prefix, "a", 2)
+	for range 2 { // the hold-down is over, then the time of the probe
+		now = now.Add(time.Minute)
+		x.health.Tick(now, func(netip.Addr) bool { return false })
+	}
+	if x.comeBack(now); x.plan.MainExit(chooser) != "b" {
+		t.Error("the best path is back though nobody proved its exit")
+	}
+	if x.comeBack(now.Add(unproven)); x.plan.MainExit(chooser) != "a" || len(x.aside) != 0 {
+		t.Error("the best path is not back though it has rested")
+	}
+}
+
+// What stands by is explained with its reason, and so are the connections held out.
+func TestExplainStandby(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 5})
+	e := x.terms["b"]
+	e.CapMbps = 1
+	x.terms["b"], x.full["b"] = e, true
+	got := x.explain(chooser)
+	for _, w := range got.Ways {
+		if (w.StandsBy != "") != (w.Exit == "b") || w.Exit == "b" && w.StandsBy != "it carries as much as its cap_mbps of 1 allows" {
+			t.Errorf("exit %s stands by because %q", w.Exit, w.StandsBy)
+		}
+	}
+	if s := got.Services; len(s) != 1 || s[0].HoldoutPercent != 5 || strings.Join(s[0].Carry, " ") != "a c" {
+		t.Errorf("services: %+v", s)
 	}
 }
 
@@ -288,7 +323,7 @@ func TestAsideAgain(t *testing.T) {
 	x.health.Tick(now.Add(time.Minute), func(netip.Addr) bool { return true })
 	for _, want := range []string{"b", "a"} {
 		x.health.Proven(want, chooser, now)
-		if x.comeBack(); x.plan.MainExit(chooser) != want {
+		if x.comeBack(now); x.plan.MainExit(chooser) != want {
 			t.Errorf("%s is well, and the main table leads through %q", want, x.plan.MainExit(chooser))
 		}
 	}

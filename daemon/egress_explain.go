@@ -21,8 +21,13 @@ type WayStatus struct {
 	Reason  string       `json:"reason"`
 	// RTTMs is the round-trip time of the client's flows through it; 0: not known.
 	RTTMs float64 `json:"rtt_ms"`
+	// GoodputMbps is what the client acknowledged through it at the last look, about a second long, and LossPercent how many of the segments were sent again.
+	GoodputMbps float64 `json:"goodput_mbps"`
+	LossPercent float64 `json:"loss_percent"`
 	// Failed: packets of the client's connections did not arrive through it lately, and it is not offered to the client now.
 	Failed bool `json:"failed,omitempty"`
+	// StandsBy is why it carries no data for the client while another exit can; empty: nothing is against it but the strategy.
+	StandsBy string `json:"stands_by,omitempty"`
 }
 
 // ServiceStatus is what connections of a service to a client would use.
@@ -31,6 +36,8 @@ type ServiceStatus struct {
 	Strategy egress.Strategy `json:"strategy"`
 	Carry    []string        `json:"carry"`  // the exits that carry data; BGP's best path is among them by the exit's name, if it is one of the configured
 	Reason   string          `json:"reason"` // why these
+	// HoldoutPercent of its connections have the best path alone, to compare with.
+	HoldoutPercent float64 `json:"holdout_percent"`
 }
 
 // Explanation is what plait egress explain shows.
@@ -51,7 +58,8 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	out := Explanation{Client: client, Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
 	ways := x.plan.Reachable(client)
 	for _, w := range ways {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), StandsBy: x.spared(w.Exit, client), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
+		one.GoodputMbps, one.LossPercent = x.traffic.Way(w.Exit, client)
 		if a, ok := x.byExit[w.Exit][client.Is4()]; ok {
 			one.Address = &a
 		}
@@ -62,7 +70,7 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	}
 	for _, r := range x.services.ofClient(client) {
 		carry, why := x.carriers(client, ways, out.Main, r.Strategy)
-		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why})
+		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why, r.HoldoutPercent})
 	}
 	return out
 }

@@ -243,7 +243,7 @@ func (x *exits) recover(now time.Time) {
 	}
 	x.mu.Unlock()
 	x.mptcp.Act(clients...)
-	x.comeBack()
+	x.comeBack(now)
 }
 
 // joined is the proof that an exit is well for a client.

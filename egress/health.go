@@ -241,8 +241,8 @@ func (h *Health) Clients() []netip.Addr {
 }
 
 // Ails returns what says whether an exit fails the clients within a prefix, all those for whom that was ever in question lately: one that is well proves the exit.
-// It tells of the time of the call.
-func (h *Health) Ails() func(exit string, within netip.Prefix) bool {
+// Without such a client nothing is known. It tells of the time of the call.
+func (h *Health) Ails() func(exit string, within netip.Prefix) (ails, known bool) {
 	type patient struct {
 		client netip.Addr
 		well   bool
@@ -254,7 +254,7 @@ func (h *Health) Ails() func(exit string, within netip.Prefix) bool {
 	for _, of := range all {
 		slices.SortFunc(of, func(a, b patient) int { return a.client.Compare(b.client) })
 	}
-	return func(exit string, within netip.Prefix) (ails bool) {
+	return func(exit string, within netip.Prefix) (ails, known bool) {
 		of := all[exit]
 		first, _ := slices.BinarySearchFunc(of, within.Masked().Addr(), func(p patient, a netip.Addr) int { return p.client.Compare(a) })
 		for _, p := range of[first:] {
@@ -262,11 +262,11 @@ func (h *Health) Ails() func(exit string, within netip.Prefix) bool {
 				break
 			}
 			if p.well {
-				return false
+				return false, true
 			}
-			ails = true
+			known = true
 		}
-		return ails
+		return known, known
 	}
 }
 

@@ -222,8 +222,8 @@ func TestAils(t *testing.T) {
 			}
 		}
 		seen[some && !well]++
-		if got := ails(exit, within); got != (some && !well) {
-			t.Errorf("%s fails %v: %v", exit, within, got)
+		if got, known := ails(exit, within); got != (some && !well) || known != some {
+			t.Errorf("%s fails %v: %v, known %v", exit, within, got, known)
 		}
 	}
 	if seen[true] < 100 || seen[false] < 100 {

@@ -104,6 +104,18 @@ func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 {
 	return 0
 }
 
+// Way is what the client's flows through the exit did between the last two looks: in Mbit/s acknowledged, and in percent of the segments sent again.
+func (t *Traffic[K]) Way(exit string, client netip.Addr) (goodputMbps, lossPercent float64) {
+	w := t.ways[wayTo{exit, client}]
+	if w == nil || !w.at.Equal(t.at) || t.passed <= 0 {
+		return 0, 0
+	}
+	if w.Sent > 0 {
+		lossPercent = 100 * w.Resent / w.Sent
+	}
+	return 8e-6 * w.Bytes / t.passed.Seconds(), lossPercent
+}
+
 // MovedPercent is how much of what was acknowledged lately left by other exits than the best path's.
 func (t *Traffic[K]) MovedPercent() float64 {
 	if t.moved.all == 0 {

@@ -68,5 +68,8 @@ func TestLeastRTT(t *testing.T) {
 		if loads := traffic.Loads(); len(loads) != 1 || loads[0].RTTUs != float64(c[0]) || loads[0].LeastRTTUs != float64(c[1]) {
 			t.Errorf("after %d us: %+v, want the least %d us", c[0], loads, c[1])
 		}
+		if mbps, loss := traffic.Way("a", client); i > 0 && math.Abs(mbps-0.008) > 1e-9 || loss != 0 {
+			t.Errorf("%g Mbit/s, %g %% lost: want the 1000 bytes of the last second", mbps, loss)
+		}
 	}
 }

@@ -142,10 +142,13 @@ func printExplanation(out io.Writer, e daemon.Explanation) {
 			fmt.Fprintln(out, "   BGP's best path leaves by it: connections begin here")
 		}
 		if w.RTTMs > 0 {
-			fmt.Fprintf(out, "   round-trip time of the client's flows: %.1f ms\n", w.RTTMs)
+			fmt.Fprintf(out, "   the client's flows: round-trip time %.1f ms, %.1f Mbit/s in the last second, %.1f %% of the segments sent again\n", w.RTTMs, w.GoodputMbps, w.LossPercent)
 		}
 		if w.Failed {
 			fmt.Fprintln(out, "   not used now: packets of this client's connections did not arrive through it; it is tried again (see plait egress log)")
+		}
+		if w.StandsBy != "" {
+			fmt.Fprintf(out, "   stands by while another exit can carry: %s (see plait egress log)\n", w.StandsBy)
 		}
 		if w.Address != nil {
 			fmt.Fprintf(out, "   announced to MPTCP clients as %v\n", w.Address)
@@ -161,7 +164,11 @@ func printExplanation(out io.Writer, e daemon.Explanation) {
 		case len(e.Services) > 1:
 			of = "all other connections"
 		}
-		fmt.Fprintf(out, "%s: data by %s: %s\n", of, strings.Join(s.Carry, " "), s.Reason)
+		fmt.Fprintf(out, "%s: data by %s: %s", of, strings.Join(s.Carry, " "), s.Reason)
+		if s.HoldoutPercent > 0 {
+			fmt.Fprintf(out, "; %g %% of them held out, by BGP's best path alone", s.HoldoutPercent)
+		}
+		fmt.Fprintln(out)
 	}
 	if e.Moved {
 		fmt.Fprintln(out, "connections that begin now: data by BGP's best path alone, since more than moved_percent leaves by other exits")
