@@ -18,7 +18,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
  * Bursts that last this many round trips, less so many times the pauses between them, or one that has this many bytes, are a transfer: what the path
  * carries is the limit. It is over when nothing was in flight for a round trip and 100 ms, not at every moment in which the writer is late.
  */
-enum { BULK_ROUNDS = 32, BULK_BYTES = 2 << 20, BULK_OVER_US = 100000, BULK_PAUSE = 2, BULK_SHIFT = 4 };
+enum { BULK_ROUNDS = 32, BULK_BYTES = 2 << 20, BULK_OVER_US = 100000, BULK_PAUSE = 2, BULK_OVERRUN = 8, BULK_OVERRUN_PACKETS = 2, BULK_SHIFT = 4 };
 
 /* Sockets whose cookie could not be had count from here; the kernel's own cookies count from 1. */
 #define OWN_COOKIE (1ULL << 63)
@@ -139,10 +139,21 @@ static __always_inline void notice_pause(const struct tcp_sock *tp, struct plait
 	}
 }
 
-static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s)
+/* This ACK shows that the round trip has overrun a queue. */
+static __always_inline bool overran(const struct plait_sock *s, const struct rate_sample *rs)
 {
-	if (s->round_start && s->burst_rounds <= BULK_ROUNDS << BULK_SHIFT)
-		s->burst_rounds += 1 << BULK_SHIFT;
+	return rs->losses > 0 && s->round_losses >= BULK_OVERRUN_PACKETS && s->round_losses - rs->losses < BULK_OVERRUN_PACKETS && burst_queue_stands(s);
+}
+
+/* Who overruns the queue in one round trip after the other is limited by the path, and too fast for it, as many bursts at once are: such a round counts as eight. */
+static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s, const struct rate_sample *rs)
+{
+	if (s->burst_rounds <= BULK_ROUNDS << BULK_SHIFT) {
+		if (s->round_start)
+			s->burst_rounds += 1 << BULK_SHIFT;
+		if (overran(s, rs))
+			s->burst_rounds += BULK_OVERRUN << BULK_SHIFT;
+	}
 	/* One that was taken in the middle of a transfer has no beginning (burst_start_us), and is known by its rounds alone. */
 	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS << BULK_SHIFT || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
 		s->bulk = 1;
@@ -162,7 +173,7 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		if (n)
 			fair_update(sk, s, n, rs);
 	}
-	notice_bulk(tp, s);
+	notice_bulk(tp, s, rs);
 	if (s->round_start) {
 		if (daemon_silent())
 			return fall_back(sk, s);
@@ -230,7 +241,7 @@ void BPF_PROG(plait_release, struct sock *sk)
 		s->burst_start_us = 0;
 		count(bursts_unmeasured);
 	}
-	set_pacing(sk, s, false);
+	end_pacing(sk, s);
 	sample_send(sk, s, true);
 }
 

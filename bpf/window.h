@@ -139,17 +139,30 @@ static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent, _
 	sk->sk_pacing_rate = min(rate, (__u64)sk->sk_max_pacing_rate);
 }
 
-/* Algorithms that pace need the kernel's own pacing timer if no fq qdisc is there; the others must run without it. */
+static __always_inline void end_pacing(struct sock *sk, struct plait_sock *s)
+{
+	if (!s->pacing_ours)
+		return;
+	s->pacing_ours = 0;
+	/* an application that has limited its rate meanwhile (SO_MAX_PACING_RATE) needs it, too, and found it on */
+	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
+		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
+/*
+ * Algorithms that pace need the kernel's own pacing timer if no fq qdisc is there; the others must run without it. But not before the departure time of the next
+ * packet: sent earlier it would have that time stamp all the same, and the round trip, and the least one of all, would be too short by the difference
+ * (tcp_write_xmit(), tcp_update_skb_after_send()). Then pacing goes on, and whoever does without tries again with the next ACK (window_control()).
+ */
 static __always_inline void set_pacing(struct sock *sk, struct plait_sock *s, bool on)
 {
+	const struct tcp_sock *tp = tcp_sk(sk);
+
 	if (on && sk->sk_pacing_status == SK_PACING_NONE) {
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 		s->pacing_ours = 1;
-	} else if (!on && s->pacing_ours) {
-		s->pacing_ours = 0;
-		/* an application that has limited its rate meanwhile (SO_MAX_PACING_RATE) needs it, too, and found it on */
-		if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == ~0UL)
-			sk->sk_pacing_status = SK_PACING_NONE;
+	} else if (!on && tp->tcp_wstamp_ns <= tp->tcp_clock_cache) {
+		end_pacing(sk, s);
 	}
 }
 

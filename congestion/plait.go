@@ -13,8 +13,9 @@ const (
 	// queueShare and queueMinUs are what a round trip must exceed the least one by, as a share of it and in any case, to show a
 	// queue: less is timing noise of hosts. burst asks the same (BURST_QUEUE_SHIFT, bpf/cc/burst.h).
 	queueShare, queueMinUs = 1.0 / 16, 2000.0
-	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with.
-	burstQueueShare = 3.0 / 16
+	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with: unless more than
+	// heavyLoss is lost. Links that lose so much are rare, and many bursts at once that overrun a short queue are not.
+	burstQueueShare, heavyLoss = 3.0 / 16, 0.1
 	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
 	full = 0.5
 	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
@@ -48,11 +49,15 @@ func (p *plait) remember(s signals.Sample) {
 		return
 	}
 	queueUs := float64(s.RTTAtLossUs) - float64(s.MinRTTUs)
-	p.queueUs = max(queueUs, p.queueUs-p.queueUs/memory)
+	longest := queueUs
+	if p.queueUs > 0 {
+		longest = min(queueUs, 2*p.queueUs) // a round trip can have a wait for what was lost in it
+	}
+	p.queueUs = max(longest, p.queueUs-p.queueUs/memory)
 	p.random -= p.random / memory
 	p.overflow -= p.overflow / memory
 	share := burstQueueShare
-	if s.Bulk {
+	if s.Bulk || float64(lost) > heavyLoss*float64(s.Delivered+lost) {
 		share = queueShare
 	}
 	if queueUs < max(full*p.queueUs, share*float64(s.MinRTTUs), queueMinUs) {

@@ -13,6 +13,7 @@ func TestPlaitTransfer(t *testing.T) {
 	deep := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 200_000}
 	inBetween := signals.Sample{Bulk: true, Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 120_000}
 	burst := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
+	crowd := signals.Sample{Delivered: 80, LostBurst: 20, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
 	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 100_000}
 	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
@@ -25,12 +26,14 @@ func TestPlaitTransfer(t *testing.T) {
 		{"lost at random, three times", []signals.Sample{random, random, random}, signals.Cubic}, // 7/8 and 49/64 of a vote are left
 		{"four times", []signals.Sample{random, random, random, random}, signals.BBR},
 		{"four times behind the queue of a burst", []signals.Sample{burst, burst, burst, burst}, signals.BBR},
+		{"behind the queue of many bursts", []signals.Sample{crowd, crowd, crowd, crowd}, signals.Cubic},
 		{"with none lost between", []signals.Sample{random, random, clean, clean, random, random}, signals.BBR},
 		{"stays", []signals.Sample{random, random, random, random, clean, clean, clean, clean}, signals.BBR},
 		{"comes back", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow, overflow, overflow}, signals.Cubic},
 		{"the queue with which BBR starts", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow}, signals.BBR},
 		{"a short queue that is full each time", []signals.Sample{inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"in a long queue that is not full", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween}, signals.BBR},
+		{"one round trip that was no queue's", []signals.Sample{inBetween, inBetween, deep, inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"a queue shorter than the one before", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween,
 			inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"both", []signals.Sample{random, overflow, random, overflow, random, overflow, random, overflow}, signals.Cubic},
