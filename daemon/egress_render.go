@@ -59,6 +59,7 @@ func peer(r *reader, n *yaml.Node) (p render.Peer) {
 		number("local_preference", &p.LocalPreference, 1<<32-1),
 		number("max_prefixes", &p.MaxPrefixes, 1<<31-1),
 		text("password_file", &p.PasswordFile, wrongFile),
+		prefixes("announce", &p.Announce),
 	})
 	return p
 }

@@ -113,6 +113,8 @@ func TestRenderMistakes(t *testing.T) {
 		"a neighbour inside":              {"as: 64497", "as: 65000", "plait.yaml:24:11: border_routers: as 65000: it is this network's own"},
 		"nothing to announce to the peer": {", 198.51.100.0/24]", "]", "plait.yaml:16:5: announce: no prefix has 198.51.100.1"},
 		"a key's name as a value":         {"interface: eth0\n  announce: [2001:db8:1::/48, 198.51.100.0/24]", "interface: border_routers\n  announce: 2001:db8:1::/48", "plait.yaml:16:5: announce: no prefix has 198.51.100.1"},
+		"an exit's own prefix for all":    {"addresses: 2001:db8:ffff::2}", "addresses: 2001:db8:ffff::2, announce: 2001:db8:1::/48}", "plait.yaml:24:11: border_routers: announce: 2001:db8:1::/48: all exits announce it"},
+		"another exit's own prefix":       {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:b::b}", "plait.yaml:16:5: announce: no prefix has 2001:db8:b::b of exit \"b\""},
 		"two gateways":                    {"gateways: 2001:db8:1::fe", "gateways: [2001:db8:1::fe, 2001:db8:1::fd]", "plait.yaml:16:7: border_routers: gateways: 2001:db8:1::fd is the second of its family"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,8 @@ var (
 func (n Network) Check() error {
 	for _, e := range n.Exits {
 		for _, a := range e.Addresses {
-			if !slices.ContainsFunc(n.Announce, func(p netip.Prefix) bool { return p.Contains(a) }) {
-				return fmt.Errorf("announce: no prefix has %v of exit %q: answers to it would never come; expected one that has", a, e.Name)
+			if !slices.ContainsFunc(append(n.announcedBy(e.Name), n.Announce...), func(p netip.Prefix) bool { return p.Contains(a) }) {
+				return fmt.Errorf("announce: no prefix has %v of exit %q: answers to it would never come; expected one that has, for all exits or for this one", a, e.Name)
 			}
 		}
 	}
@@ -40,6 +40,16 @@ func (n Network) Check() error {
 		}
 	}
 	return n.checkTwice()
+}
+
+// announcedBy are the prefixes that an exit alone announces.
+func (n Network) announcedBy(exit string) (out []netip.Prefix) {
+	for _, p := range n.peers() {
+		if p.Exit == exit {
+			out = append(out, p.Announce...)
+		}
+	}
+	return out
 }
 
 // checkTwice looks for what two routers have.
@@ -129,8 +139,13 @@ func (n Network) CheckPeer(b BorderRouter, i int) error {
 			return fmt.Errorf("exit %s, interface %s: %s on %s has one of them already; expected a VRF and an interface for each", p.Exit, p.Interface, o.Exit, o.Interface)
 		}
 	}
+	for _, a := range p.Announce {
+		if slices.Contains(n.Announce, a) {
+			return fmt.Errorf("announce: %v: all exits announce it; expected a prefix of this exit's own", a)
+		}
+	}
 	for _, a := range p.Addresses {
-		if !slices.ContainsFunc(n.Announce, func(q netip.Prefix) bool { return q.Addr().Is4() == a.Is4() }) {
+		if !slices.ContainsFunc(append(slices.Clone(p.Announce), n.Announce...), func(q netip.Prefix) bool { return q.Addr().Is4() == a.Is4() }) {
 			return fmt.Errorf("address %v: announce has no prefix of its family, so the peer would be told nothing; expected one", a)
 		}
 	}

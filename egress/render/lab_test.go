@@ -21,7 +21,7 @@ func labLines(t *testing.T, file string) []string {
 	}
 	_, text, _ = strings.Cut(text, "\n")
 	return lines(strings.NewReplacer("exit-a", "exit-1", "locator MAIN", "locator plait", "vpn export learned", "vpn export plait-learned-6", "route-map learned", "route-map plait-learned-6",
-		"prefix-list own", "prefix-list plait-own-6", " permit 2001", " seq 5 permit 2001", "to-ta", "plait-to-peers-6", "from-ta", "plait-from-exit-1-6", "description ta", "description a").Replace(text))
+		"prefix-list own", "prefix-list plait-own-exit-1-6", " permit 2001", " seq 5 permit 2001", "to-ta", "plait-to-exit-1-6", "from-ta", "plait-from-exit-1-6", "description ta", "description a").Replace(text))
 }
 
 // lines without indentation, comments and ends of blocks.
@@ -49,12 +49,12 @@ func TestBesideTheLab(t *testing.T) {
 		"neighbor 2001:db8:2::2 advertisement-interval 0", "neighbor 2001:db8:2::2 timers 3 9", "neighbor 2001:db8:2::2 timers connect 1",
 		"no bgp ebgp-requires-policy", // here there are policies
 		"rd vpn export 65000:11",      // one for each router and exit
-		"route-map plait-from-exit-1-6 permit 10", "route-map plait-to-peers-6 permit 20",
+		"route-map plait-from-exit-1-6 permit 10", "route-map plait-to-exit-1-6 permit 20",
 	}
 	onlyHere := []string{
 		"ipv6 prefix-list plait-inside-6 seq 5 permit 2001:db8:1::/64 le 128", "match ipv6 address prefix-list plait-inside-6",
 		"neighbor 2001:db8:1::2 update-source 2001:db8:1::3", "rd vpn export 10.255.0.3:1",
-		"route-map plait-from-exit-1-6 deny 10", "route-map plait-from-exit-1-6 permit 20", "route-map plait-to-peers-6 permit 10",
+		"route-map plait-from-exit-1-6 deny 10", "route-map plait-from-exit-1-6 permit 20", "route-map plait-to-exit-1-6 permit 10",
 	}
 	if got := without(lab, here); !slices.Equal(got, onlyLab) {
 		t.Errorf("only in the lab:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(onlyLab, "\n"))

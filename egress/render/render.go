@@ -58,6 +58,8 @@ type Peer struct {
 	Interface string // that leads to it, and to nobody else
 	AS        uint32
 	Addresses []netip.Addr // one session with each
+	// Announce are prefixes of this network that this peer is told besides the network's, and no other exit's: so that answers to addresses in them come by this exit.
+	Announce []netip.Prefix
 	// LocalPreference of its routes, 0: FRR's default, 100.
 	LocalPreference uint32
 	// MaxPrefixes of each family end the session; 0: no limit.
@@ -87,7 +89,8 @@ type family struct {
 	FRR    string // of address-family
 	Match  string // of prefix-list and route-map's match
 	Bits   int
-	Own    []netip.Prefix
+	Own    []netip.Prefix // announced by all exits
+	Inside []netip.Prefix // and those that some exit announces
 	// Targets are the route targets of the exits that have it.
 	Targets []string
 }
@@ -97,6 +100,11 @@ func (f family) Seq(i int) int { return 5 * (i + 1) }
 
 func (f family) has(a netip.Addr) bool { return a.Is4() == (f.Number == 4) }
 
+// of are those of some prefixes that it has.
+func (f family) of(prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return !f.has(p.Addr()) })
+}
+
 // families of a set of peers; IPv6 is always there, because locators are.
 func (n Network) families(peers []Peer) []family {
 	all := []family{{Number: 6, FRR: "ipv6", Match: "ipv6", Bits: 128}}
@@ -105,7 +113,13 @@ func (n Network) families(peers []Peer) []family {
 	}
 	for i := range all {
 		f := &all[i]
-		f.Own = slices.DeleteFunc(slices.Clone(n.Announce), func(p netip.Prefix) bool { return !f.has(p.Addr()) })
+		f.Own = f.of(n.Announce)
+		f.Inside = slices.Clone(f.Own)
+		for _, p := range n.peers() { // of any router: no other exit's peer is believed about them
+			f.Inside = append(f.Inside, f.of(p.Announce)...)
+		}
+		slices.SortFunc(f.Inside, netip.Prefix.Compare)
+		f.Inside = slices.Compact(f.Inside)
 		for _, p := range peers {
 			if slices.ContainsFunc(p.Addresses, f.has) {
 				f.Targets = append(f.Targets, n.Exits[n.exit(p.Exit)].RouteTarget)
@@ -162,6 +176,7 @@ func (n Network) exits(b BorderRouter, families []family) []exit {
 		i := n.exit(p.Exit)
 		x := exit{Priority: firstPriority, Peer: p, Number: i + 1, Table: n.Exits[i].Table, RouteTarget: n.Exits[i].RouteTarget}
 		for _, f := range families {
+			f.Own = append(slices.Clone(f.Own), f.of(p.Announce)...)
 			one := exitFamily{family: f, Neighbors: slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !f.has(a) })}
 			if g := slices.IndexFunc(b.Gateways, f.has); g >= 0 {
 				one.Gateway = "via " + b.Gateways[g].String() + " "

@@ -56,6 +56,7 @@ up() {
 	# the way of answers to servers
 	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201
 	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201
+	ip -6 route replace 2001:db8:b::/48 via 2001:db8:1::fe dev bond0.10 table 11201
 	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
 	rule 6 11201 32801
 
@@ -82,6 +83,7 @@ down() {
 	if [ -e "$state/vrf/exit-2" ]; then
 		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201 || :
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201 || :
+		ip -6 route del 2001:db8:b::/48 via 2001:db8:1::fe dev bond0.10 table 11201 || :
 		ip -6 rule del iif bond0.10 table 11201 priority 32801 || :
 		ip link set dev eth2 nomaster || :
 		ip link del dev exit-2 || : # and its routes with it
