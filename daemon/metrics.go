@@ -139,7 +139,7 @@ func metricsHandler(d interface{ Status() Status }, x *exits, a *acks) http.Hand
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{d.Status, counterMetrics()})
 	if x != nil {
-		registry.MustRegister(exitsCollector{x})
+		registry.MustRegister(exitsCollector{x}, exitsStateCollector{x.state})
 	}
 	if a != nil {
 		registry.MustRegister(acksCollector{a.status})

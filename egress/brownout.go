@@ -60,6 +60,17 @@ func (b Brownouts) Spared(exit string, client netip.Addr) bool {
 	return w != nil && w.spared
 }
 
+// Clients counts those for whom an exit is spared, by exit.
+func (b Brownouts) Clients() map[string]int {
+	out := map[string]int{}
+	for k, w := range b {
+		if w.spared {
+			out[k.exit]++
+		}
+	}
+	return out
+}
+
 // beside is the most that another exit brought the client of a way, and whether data waits for any other.
 func beside(loads []WayLoad, exit string) (top WayLoad, waits bool) {
 	for _, l := range loads {
