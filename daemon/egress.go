@@ -20,8 +20,6 @@ import (
 const (
 	// lookEvery is how often the flows' counters are read, unless that takes more than a fiftieth of the time.
 	lookEvery = time.Second
-	// journalLength is how many changes of the kernel's state are remembered for plait egress log.
-	journalLength = 1000
 	// untimedEvery is how often it is said that flows have no timers.
 	untimedEvery = time.Hour
 )
@@ -56,8 +54,7 @@ type exits struct {
 	plan    *egress.Plan
 	health  *egress.Health
 	traffic *egress.Traffic[bpf.FlowKey]
-	journal []JournalEntry                 // the latest last
-	ration  ration                         // of the log
+	journal journal
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 	// aside are the exits that are out of the main table for a prefix, and since when; asking are the prefixes for which that is about to be found out.
 	aside  map[putAside]time.Time
@@ -68,29 +65,20 @@ type exits struct {
 	choice
 }
 
-// JournalEntry is a change of the kernel's routing state, done or tried.
-type JournalEntry struct {
-	At   time.Time `json:"at"`
-	Text string    `json:"text"`
-}
-
 func (x *exits) logf(format string, args ...any) { fmt.Fprintf(x.log, "egress: "+format+"\n", args...) }
 
 // note keeps a change of the kernel's routes for plait egress log.
 func (x *exits) note(s route.Step) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.say(s.String())
+	x.write(&x.journal.routes, s.String())
 }
 
-// say keeps a line for plait egress log. The caller has x.mu.
-func (x *exits) say(text string) {
-	e := JournalEntry{time.Now(), text}
-	if len(x.journal) == journalLength {
-		x.journal = append(x.journal[:0], x.journal[1:]...)
-	}
-	x.journal = append(x.journal, e)
-	if line := x.ration.take(e.At, e.Text); line != "" {
+// say keeps a decision for plait egress log. The caller has x.mu.
+func (x *exits) say(text string) { x.write(&x.journal.decisions, text) }
+
+func (x *exits) write(to *pages, text string) {
+	if line := to.add(JournalEntry{time.Now(), text}); line != "" {
 		x.logf("%s", line)
 	}
 }
@@ -182,6 +170,20 @@ func (x *exits) untimed(flows, of int, now time.Time) {
 	x.say(fmt.Sprintf("the kernel has no timer for %d of %d flows: that what they send is not answered is noticed one to two seconds later than it could be", flows, of))
 }
 
+// commands tells what was done to MPTCP connections since it was called last.
+func (x *exits) commands(before mptcp.Counts) mptcp.Counts {
+	if x.mptcp == nil {
+		return before
+	}
+	now := x.mptcp.Status().Counts
+	if line := commanded(before, now); line != "" {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.say(line)
+	}
+	return now
+}
+
 // look reads the flows' counters and returns how long that took.
 func (x *exits) look(now time.Time) time.Duration {
 	if x.flows == nil {
@@ -246,6 +248,9 @@ func (x *exits) run(ctx context.Context) error {
 	defer look.Stop()
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
+	commands := time.NewTicker(commandsEvery)
+	defer commands.Stop()
+	var done mptcp.Counts
 	for {
 		select {
 		case <-ctx.Done():
@@ -266,6 +271,8 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case <-keep.C:
 			x.keep()
+		case <-commands.C:
+			done = x.commands(done)
 		}
 	}
 }

@@ -21,7 +21,7 @@ var chooser = netip.MustParseAddr("2001:db8:c::2")
 func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
-	x := &exits{log: io.Discard, ration: newRation("elsewhere"), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{log: io.Discard, journal: newJournal(), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
 	x.aside = map[putAside]time.Time{}
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -39,6 +38,9 @@ func (x *exits) openKernel(directory string) error {
 		return err
 	}
 	x.kernel, x.mptcp = kernel, service
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.say("new MPTCP connections get their paths from plait: the kernel's path manager is switched to user space, until plait down")
 	return nil
 }
 
@@ -52,7 +54,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), ration: newRation(fmt.Sprintf("plait egress log has the latest %d", journalLength)), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}, saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
 	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))

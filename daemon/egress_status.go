@@ -273,7 +273,7 @@ func (x *exits) questions(m *http.ServeMux) {
 	ask("/log", func(*http.Request) (any, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return append([]JournalEntry{}, x.journal...), nil
+		return x.journal.all(), nil
 	})
 }
 

@@ -195,7 +195,7 @@ func TestFlowSticks(t *testing.T) {
 	if e, err := f.read(); err != nil || e != (flowEvent{ends: ends, stuck: true}) {
 		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
 	}
-	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), log: io.Discard, ration: newRation("")}
+	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), log: io.Discard, journal: newJournal()}
 	g, now := mptcp.Group{Subflows: []mptcp.Subflow{{Local: ends.Local, Remote: ends.Remote}}}, time.Now()
 	for i, want := range [][]mptcp.Ends{{ends}, nil} { // the second is too soon
 		if changed, lost := x.act(egress.Verdict{Stuck: []int{0}}, g, now); changed || !slices.Equal(lost, want) {
@@ -272,8 +272,8 @@ func TestManyFlowsStall(t *testing.T) {
 		x.look(time.Now())
 		return nil
 	}))
-	if len(x.journal) != 1 || !strings.Contains(x.journal[0].Text, fmt.Sprintf("of %d flows", len(all))) {
-		t.Errorf("the log has %v, want once that some have no timer", x.journal)
+	if said := x.journal.all(); len(said) != 1 || !strings.Contains(said[0].Text, fmt.Sprintf("of %d flows", len(all))) {
+		t.Errorf("the log has %v, want once that some have no timer", said)
 	}
 }
 
