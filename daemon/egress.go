@@ -90,12 +90,14 @@ func (x *exits) change(plan func() []egress.Change) []egress.Change {
 	x.mu.Lock()
 	changes := plan()
 	x.mu.Unlock()
-	if x.settled.Load() && x.kernel != nil {
-		if x.kernel.Apply(changes) != nil { // each step that failed is in the journal
-			select {
-			case x.undone <- struct{}{}:
-			default: // that is known
-			}
+	switch {
+	case !x.settled.Load():
+	case x.kernel == nil:
+		x.would(changes)
+	case x.kernel.Apply(changes) != nil: // each step that failed is in the journal
+		select {
+		case x.undone <- struct{}{}:
+		default: // that is known
 		}
 	}
 	return changes

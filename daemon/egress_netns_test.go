@@ -262,6 +262,14 @@ func TestEgressObserves(t *testing.T) {
 	if e := s.status(p).Egress; e == nil || *e != (EgressSummary{Mode: Observe, Exits: 2, Sessions: 1, Up: 1, Routes: 4}) {
 		t.Errorf("status: %+v, want 2 exits, a session that is up, 4 routes", e)
 	}
+	s.say(s.withdraw(1, "2001:db8:c::/48"))
+	for _, want := range []string{"would add 1 routes to the main table", "would delete route 2001:db8:c::/48 in table 11200, of exit transit-a, by SID "} {
+		s.eventually(20*time.Second, "the log has "+want, func() bool {
+			log, err := p.EgressLog()
+			return err == nil && slices.ContainsFunc(log, func(e JournalEntry) bool { return strings.HasPrefix(e.Text, want) })
+		})
+	}
+	s.same("mode observe, after a withdrawal", before)
 	var record strings.Builder
 	s.must(p.EgressFlows(t.Context(), 0.3, &record)) // by a daemon that has given up most of its rights
 	if traffic, err := p.EgressTraffic(); err != nil || len(traffic.Exits) != 2 || !strings.HasPrefix(record.String(), "time_s,") {

@@ -57,6 +57,9 @@ func (x *exits) settle() error {
 func (x *exits) begin() (err error) {
 	x.writing.Lock()
 	if !x.settled.Load() {
+		if x.kernel == nil {
+			x.wouldBegin()
+		}
 		err = x.settle()
 	}
 	x.writing.Unlock()

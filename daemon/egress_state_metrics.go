@@ -70,11 +70,11 @@ func (c exitsStateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	if m := s.MPTCP; m != nil {
 		gauge(describeManaged, float64(m.Connections))
-		if m.Census != nil {
-			gauge(describeCensus, float64(m.Census.MPTCP), "mptcp")
-			gauge(describeCensus, float64(m.Census.Fallback), "fallback")
-			gauge(describeCensus, float64(m.Census.Plain), "plain")
-		}
+	}
+	if c := s.Census; c != nil {
+		gauge(describeCensus, float64(c.MPTCP), "mptcp")
+		gauge(describeCensus, float64(c.Fallback), "fallback")
+		gauge(describeCensus, float64(c.Plain), "plain")
 	}
 	gauge(describeSetAside, float64(s.aside))
 	gauge(describeNewMoved, is[s.moved])

@@ -15,7 +15,7 @@ import (
 
 // Each thing an operator wants to be woken for has a metric that says so.
 func TestExitsStateMetrics(t *testing.T) {
-	s := exitsState{EgressStatus: EgressStatus{Settled: true, MPTCP: &MPTCPStatus{Connections: 7, Census: &mptcp.Census{MPTCP: 7, Fallback: 1, Plain: 2}},
+	s := exitsState{EgressStatus: EgressStatus{Settled: true, MPTCP: &MPTCPStatus{Connections: 7}, Census: &mptcp.Census{MPTCP: 7, Fallback: 1, Plain: 2},
 		Sessions: []SessionStatus{{Reflector: netip.MustParseAddr("2001:db8::1"), State: bgp.Established.String()}, {Reflector: netip.MustParseAddr("2001:db8::2"), State: bgp.Idle.String()}},
 		Exits:    []ExitStatus{{Name: "a", Routes: 10}, {Name: "b"}},
 		Refused:  []RefusedStatus{{From: "a", Reason: "one", Routes: 2}, {From: "a", Reason: "other", Routes: 3}}},

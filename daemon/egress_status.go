@@ -36,6 +36,8 @@ type EgressStatus struct {
 	Refused []RefusedStatus `json:"refused"`
 	// MPTCP is there in mode on.
 	MPTCP *MPTCPStatus `json:"mptcp,omitempty"`
+	// Census is of all connections of servers that listen for MPTCP; left out if the kernel does not tell.
+	Census *mptcp.Census `json:"census,omitempty"`
 }
 
 // MPTCPStatus counts the connections of clients.
@@ -43,8 +45,6 @@ type MPTCPStatus struct {
 	Connections int `json:"connections"` // that clients opened, without plain TCP
 	Subflows    int `json:"subflows"`
 	Announced   int `json:"announced_addresses"` // over all connections
-	// Census is of all connections of servers that listen for MPTCP.
-	Census *mptcp.Census `json:"census,omitempty"`
 }
 
 // EgressSummary is the lever in a line: `plait status` shows it.
@@ -162,9 +162,9 @@ func (x *exits) status() EgressStatus {
 	if x.mptcp != nil {
 		s := x.mptcp.Status()
 		out.MPTCP = &MPTCPStatus{Connections: s.Connections, Subflows: s.Subflows, Announced: s.Announced}
-		if census, err := x.mptcp.Census(); err == nil {
-			out.MPTCP.Census = &census
-		}
+	}
+	if census, err := mptcp.TakeCensus(); err == nil {
+		out.Census = &census
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -65,11 +65,10 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		fmt.Fprintln(out, "waiting for the reflectors' routes: the kernel has what was there before")
 	}
 	if s.MPTCP != nil {
-		fmt.Fprintf(out, "MPTCP: %d connections of clients, %d subflows, %d addresses announced", s.MPTCP.Connections, s.MPTCP.Subflows, s.MPTCP.Announced)
-		if census := s.MPTCP.Census; census != nil {
-			fmt.Fprintf(out, "; %d connections fell back to TCP, %d are TCP from the start", census.Fallback, census.Plain)
-		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "MPTCP: %d connections of clients, %d subflows, %d addresses announced\n", s.MPTCP.Connections, s.MPTCP.Subflows, s.MPTCP.Announced)
+	}
+	if c := s.Census; c != nil {
+		fmt.Fprintf(out, "connections to servers that listen for MPTCP: %d are MPTCP, %d fell back to TCP, %d are TCP from the start\n", c.MPTCP, c.Fallback, c.Plain)
 	}
 	printRefused(out, s)
 }

@@ -151,9 +151,9 @@ func (s *Service) Status() ServiceStatus {
 	return ServiceStatus{s.manager.Status(), s.lost, s.slowest}
 }
 
-// Census counts the connections of the calling thread's network namespace by what became of MPTCP. It takes about 3 ms
+// TakeCensus counts the connections of the calling thread's network namespace by what became of MPTCP. It takes about 3 ms
 // and 16 µs a connection.
-func (s *Service) Census() (Census, error) {
+func TakeCensus() (Census, error) {
 	inv, err := takeInventory()
 	if err != nil {
 		return Census{}, err

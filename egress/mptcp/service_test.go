@@ -274,7 +274,7 @@ func TestPlainClient(t *testing.T) {
 	}
 	var census Census
 	w.in(w.server, func() (err error) {
-		census, err = s.Census()
+		census, err = TakeCensus()
 		return err
 	})
 	if want := (Census{MPTCP: 1, Plain: 1}); census != want {
