@@ -183,17 +183,25 @@ func (x *Egress) reflector(r *reader, n *yaml.Node) {
 	x.Reflectors = append(x.Reflectors, one)
 }
 
-func (x *Egress) exit(r *reader, n *yaml.Node) {
+func (x *Egress) exit(r *reader, n *yaml.Node, pools *[]pool) {
+	var from []netip.Prefix
 	one := egress.Exit{Table: firstTable + uint32(len(x.Exits))}
 	before := len(r.problems)
 	r.mapping(n, "exits", []key{
 		text("name", &one.Name, wrongName),
 		text("route_target", &one.RouteTarget, wrongRouteTarget),
 		parsed("locators", &one.Locators, "an IPv6 prefix, like 2001:db8:f1::/48", netip.ParsePrefix),
-		parsed("addresses", &one.Addresses, "an IP address", netip.ParseAddr),
+		parsed("addresses", &from, "an IP address, or a prefix without bits behind its length to take it from", addressOrPrefix),
 		number("cost", &one.Cost, 1_000_000),
 		quantity("cap_mbps", 1e6, "Mbit/s of this host's traffic", func(v float64) { one.CapMbps = v }),
 	})
+	for _, p := range from {
+		if p.IsSingleIP() {
+			one.Addresses = append(one.Addresses, p.Addr())
+		} else {
+			*pools = append(*pools, pool{p, len(x.Exits), n})
+		}
+	}
 	x.Exits = append(x.Exits, one)
 	if len(r.problems) > before {
 		return
@@ -234,7 +242,7 @@ func (x *Egress) complete() {
 }
 
 // keys of the section.
-func (x *Egress) keys() []key {
+func (x *Egress) keys(pools *[]pool) []key {
 	return append(x.Service.keys(), []key{
 		oneOf("mode", &x.Mode, string(Off), string(Observe), string(On)),
 		number("as", &x.AS, 1<<32-1),
@@ -242,7 +250,7 @@ func (x *Egress) keys() []key {
 		address("address", &x.Address, "an IPv6 address of this host", isUnicast6),
 		text("interface", &x.Interface, wrongInterface),
 		mappings("reflectors", x.reflector),
-		mappings("exits", x.exit),
+		mappings("exits", func(r *reader, n *yaml.Node) { x.exit(r, n, pools) }),
 		prefixes("announce", &x.Announce),
 		prefixes("servers", &x.Servers),
 		mappings("border_routers", x.borderRouter),
@@ -255,7 +263,8 @@ func (x *Egress) keys() []key {
 func (x *Egress) read(r *reader, n *yaml.Node) {
 	x.Mode, x.Strategy, x.HoldoutPercent, x.MovedPercent = Observe, egress.Throughput, 5, 100
 	before := len(r.problems)
-	r.mapping(n, "egress", x.keys())
+	var pools []pool
+	r.mapping(n, "egress", x.keys(&pools))
 	x.complete()
 	if len(r.problems) > before {
 		return
@@ -268,6 +277,9 @@ func (x *Egress) read(r *reader, n *yaml.Node) {
 		if missing.is {
 			r.problem(n, "egress: no %s: expected one", missing.name)
 		}
+	}
+	if len(r.problems) == before {
+		x.take(r, pools)
 	}
 	for _, e := range x.Exits {
 		if slices.Contains(e.Addresses, x.Address) {
