@@ -14,8 +14,8 @@ const (
 	// queue: less is timing noise of hosts. burst asks the same (BURST_QUEUE_SHIFT, bpf/cc/burst.h).
 	queueShare, queueMinUs = 1.0 / 16, 2000.0
 	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with: unless more than
-	// heavyLoss is lost. Links that lose so much are rare, and many bursts at once that overrun a short queue are not.
-	burstQueueShare, heavyLoss = 3.0 / 16, 0.1
+	// heavyLoss is lost, and not by chance. Links that lose so much are rare, and many bursts at once that overrun a short queue are not.
+	burstQueueShare, heavyLoss, heavyLost = 3.0 / 16, 0.1, 5
 	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
 	full = 0.5
 	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
@@ -50,14 +50,14 @@ func (p *plait) remember(s signals.Sample) {
 	}
 	queueUs := float64(s.RTTAtLossUs) - float64(s.MinRTTUs)
 	longest := queueUs
-	if p.queueUs > 0 {
+	if p.queueUs >= max(queueShare*float64(s.MinRTTUs), queueMinUs) {
 		longest = min(queueUs, 2*p.queueUs) // a round trip can have a wait for what was lost in it
 	}
 	p.queueUs = max(longest, p.queueUs-p.queueUs/memory)
 	p.random -= p.random / memory
 	p.overflow -= p.overflow / memory
 	share := burstQueueShare
-	if s.Bulk || float64(lost) > heavyLoss*float64(s.Delivered+lost) {
+	if s.Bulk || lost >= heavyLost && float64(lost) > heavyLoss*float64(s.Delivered+lost) {
 		share = queueShare
 	}
 	if queueUs < max(full*p.queueUs, share*float64(s.MinRTTUs), queueMinUs) {

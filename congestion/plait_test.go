@@ -14,6 +14,7 @@ func TestPlaitTransfer(t *testing.T) {
 	inBetween := signals.Sample{Bulk: true, Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 120_000}
 	burst := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
 	crowd := signals.Sample{Delivered: 80, LostBurst: 20, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
+	small := signals.Sample{Delivered: 8, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 110_000}
 	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 100_000}
 	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
@@ -34,6 +35,8 @@ func TestPlaitTransfer(t *testing.T) {
 		{"a short queue that is full each time", []signals.Sample{inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"in a long queue that is not full", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween}, signals.BBR},
 		{"one round trip that was no queue's", []signals.Sample{inBetween, inBetween, deep, inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
+		{"none at the first loss, a long one, and some that are not full", []signals.Sample{random, deep, inBetween, inBetween, inBetween, inBetween}, signals.BBR},
+		{"one packet in nine behind the queue of a burst", []signals.Sample{small, small, small, small}, signals.BBR},
 		{"a queue shorter than the one before", []signals.Sample{deep, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween,
 			inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween, inBetween}, signals.Cubic},
 		{"both", []signals.Sample{random, overflow, random, overflow, random, overflow, random, overflow}, signals.Cubic},

@@ -50,6 +50,10 @@ type exits struct {
 	settled atomic.Bool   // the plan is complete enough to be the kernel's
 	undone  chan struct{} // steps failed that are to be tried again
 
+	counting  sync.Mutex // guards census and countedAt
+	census    *mptcp.Census
+	countedAt time.Time
+
 	mu      sync.Mutex // guards what follows
 	plan    *egress.Plan
 	health  *egress.Health

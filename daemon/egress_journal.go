@@ -61,9 +61,10 @@ func (j *journal) all() []JournalEntry {
 func commanded(before, now mptcp.Counts) string {
 	announced, removed := now.Announces-before.Announces, now.Removes-before.Removes
 	closed, roles := now.Destroys-before.Destroys, now.Priorities-before.Priorities
-	if announced+removed+closed+roles == 0 {
+	joined := now.Joins - before.Joins
+	if announced+removed+closed+roles+joined == 0 {
 		return ""
 	}
 	return fmt.Sprintf("MPTCP connections since %v ago: %d addresses of exits announced, %d withdrawn, %d subflows closed, %d made a backup or no longer; clients opened %d",
-		commandsEvery, announced, removed, closed, roles, now.Joins-before.Joins)
+		commandsEvery, announced, removed, closed, roles, joined)
 }

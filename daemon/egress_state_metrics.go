@@ -1,38 +1,81 @@
 package daemon
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plait.dev/plait/egress/bgp"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// censusEvery is how often connections are counted for metrics at the most: that takes some microseconds for each.
+const censusEvery = time.Minute
 
 var (
 	describeSettled   = prometheus.NewDesc("plait_egress_settled", "1 once the reflectors have told their routes and the kernel follows them.", nil, nil)
 	describeSession   = prometheus.NewDesc("plait_egress_session_up", "1 while the BGP session with a route reflector is established.", []string{"reflector"}, nil)
-	describeRoutes    = prometheus.NewDesc("plait_exit_routes", "Routes that lead through an exit.", []string{"exit"}, nil)
+	describeRoutes    = prometheus.NewDesc("plait_egress_routes", "Routes a reflector has told, with those kept of a lost session.", []string{"reflector"}, nil)
 	describeRefused   = prometheus.NewDesc("plait_egress_refused_routes", "Routes that are not used: plait egress exits says why.", []string{"from"}, nil)
 	describeManaged   = prometheus.NewDesc("plait_egress_connections", "MPTCP connections of clients that have the exits to choose from.", nil, nil)
-	describeCensus    = prometheus.NewDesc("plait_egress_clients_connections", "Connections to servers that listen for MPTCP: mptcp, fallback (MPTCP at first), or plain TCP.", []string{"kind"}, nil)
+	describeCensus    = prometheus.NewDesc("plait_egress_clients_connections", "Connections to servers that listen for MPTCP, as of the last minute: mptcp, fallback (MPTCP at first), or plain TCP.", []string{"kind"}, nil)
 	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss).", []string{"exit", "why"}, nil)
-	describeSetAside  = prometheus.NewDesc("plait_egress_paths_set_aside", "Prefixes whose best path is not used by plain TCP either, since its exit is silent.", nil, nil)
+	describeSetAside  = prometheus.NewDesc("plait_egress_prefixes_set_aside", "Prefixes with an exit that plain TCP does not use either, since it is silent.", nil, nil)
 	describeNewMoved  = prometheus.NewDesc("plait_egress_moved_exceeded", "1 while more than moved_percent leaves by other exits than the best path's: connections that begin have that alone.", nil, nil)
 	stateDescriptions = []*prometheus.Desc{describeSettled, describeSession, describeRoutes, describeRefused, describeManaged, describeCensus, describeStandsBy, describeSetAside, describeNewMoved}
 )
 
 // exitsState is what the lever decides, for exitsStateCollector.
 type exitsState struct {
-	EgressStatus
-	full    map[string]bool // exits at their caps
-	browned map[string]int  // clients for whom an exit loses too much
-	aside   int
-	moved   bool
+	settled  bool
+	sessions []SessionStatus
+	refused  map[string]uint64 // routes, by whom they are from
+	exits    []string
+	managed  *int // connections; nil unless the mode is on
+	census   *mptcp.Census
+	full     map[string]bool // exits at their caps
+	browned  map[string]int  // clients for whom an exit loses too much
+	aside    map[netip.Prefix]bool
+	moved    bool
 }
 
+// state is what metrics tell. It is asked for every few seconds, so it counts no routes: a full table holds up who judges failures for a quarter of a second.
 func (x *exits) state() exitsState {
-	s := exitsState{EgressStatus: x.status(), full: map[string]bool{}}
+	s := exitsState{settled: x.settled.Load(), census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, aside: map[netip.Prefix]bool{}}
+	var refused []RefusedStatus
+	s.sessions, refused = x.sessions()
+	if x.mptcp != nil {
+		n := x.mptcp.Status().Connections
+		s.managed = &n
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for exit := range x.full {
-		s.full[exit] = true
+	for _, r := range append(refused, x.refusals()...) {
+		s.refused[r.From] += r.Routes
 	}
-	s.browned, s.aside, s.moved = x.brownouts.Clients(), len(x.aside), x.moved
+	for _, e := range x.config.Exits {
+		s.exits = append(s.exits, e.Name)
+		s.full[e.Name] = x.full[e.Name]
+	}
+	for a := range x.aside {
+		s.aside[a.prefix] = true
+	}
+	s.browned, s.moved = x.brownouts.Clients(), x.moved
 	return s
+}
+
+// counted is the census of the last minute, taken anew by the first who asks after that. Without an answer it is nil.
+func (x *exits) counted(now time.Time) *mptcp.Census {
+	x.counting.Lock()
+	defer x.counting.Unlock()
+	if now.Sub(x.countedAt) >= censusEvery {
+		x.census, x.countedAt = nil, now
+		if census, err := mptcp.TakeCensus(); err == nil {
+			x.census = &census
+		}
+	}
+	return x.census
 }
 
 // exitsStateCollector publishes what an operator wants to be woken for: sessions that are down, routes refused, exits that are not used.
@@ -52,30 +95,30 @@ func (c exitsStateCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	is := map[bool]float64{true: 1}
-	gauge(describeSettled, is[s.Settled])
-	for _, session := range s.Sessions {
-		gauge(describeSession, is[session.State == "established"], session.Reflector.String())
+	gauge(describeSettled, is[s.settled])
+	for _, session := range s.sessions {
+		routes := 0
+		for _, n := range session.Routes {
+			routes += n
+		}
+		gauge(describeSession, is[session.State == bgp.Established.String()], session.Reflector.String())
+		gauge(describeRoutes, float64(routes), session.Reflector.String())
 	}
-	refused := map[string]float64{}
-	for _, r := range s.Refused {
-		refused[r.From] += float64(r.Routes)
+	for from, routes := range s.refused {
+		gauge(describeRefused, float64(routes), from)
 	}
-	for from, routes := range refused {
-		gauge(describeRefused, routes, from)
+	for _, exit := range s.exits {
+		gauge(describeStandsBy, is[s.full[exit]], exit, "cap")
+		gauge(describeStandsBy, float64(s.browned[exit]), exit, "loss")
 	}
-	for _, e := range s.Exits {
-		gauge(describeRoutes, float64(e.Routes), e.Name)
-		gauge(describeStandsBy, is[s.full[e.Name]], e.Name, "cap")
-		gauge(describeStandsBy, float64(s.browned[e.Name]), e.Name, "loss")
+	if s.managed != nil {
+		gauge(describeManaged, float64(*s.managed))
 	}
-	if m := s.MPTCP; m != nil {
-		gauge(describeManaged, float64(m.Connections))
+	if census := s.census; census != nil {
+		gauge(describeCensus, float64(census.MPTCP), "mptcp")
+		gauge(describeCensus, float64(census.Fallback), "fallback")
+		gauge(describeCensus, float64(census.Plain), "plain")
 	}
-	if c := s.Census; c != nil {
-		gauge(describeCensus, float64(c.MPTCP), "mptcp")
-		gauge(describeCensus, float64(c.Fallback), "fallback")
-		gauge(describeCensus, float64(c.Plain), "plain")
-	}
-	gauge(describeSetAside, float64(s.aside))
+	gauge(describeSetAside, float64(len(s.aside)))
 	gauge(describeNewMoved, is[s.moved])
 }

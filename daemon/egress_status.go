@@ -155,6 +155,18 @@ func (x *exits) summary() *EgressSummary {
 	return out
 }
 
+// refusals are the routes that the plan does not use. The caller has x.mu.
+func (x *exits) refusals() (out []RefusedStatus) {
+	for _, r := range x.plan.Refusals() {
+		from := r.Exit
+		if from == "" {
+			from = "default table"
+		}
+		out = append(out, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
+	}
+	return out
+}
+
 // status counts what the plan has.
 func (x *exits) status() EgressStatus {
 	out := EgressStatus{Mode: x.config.Mode, Exits: []ExitStatus{}}
@@ -169,13 +181,7 @@ func (x *exits) status() EgressStatus {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	out.Settled = x.settled.Load()
-	for _, r := range x.plan.Refusals() {
-		from := r.Exit
-		if from == "" {
-			from = "default table"
-		}
-		out.Refused = append(out.Refused, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
-	}
+	out.Refused = append(out.Refused, x.refusals()...)
 	for _, e := range x.config.Exits {
 		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}})
 	}

@@ -143,6 +143,14 @@ func (n Network) CheckPeer(b BorderRouter, i int) error {
 		if slices.Contains(n.Announce, a) {
 			return fmt.Errorf("announce: %v: all exits announce it; expected a prefix of this exit's own", a)
 		}
+		if !slices.ContainsFunc(p.Addresses, func(q netip.Addr) bool { return q.Is4() == a.Addr().Is4() }) {
+			return fmt.Errorf("announce: %v: the neighbour has no address of its family, so nobody would be told; expected one", a)
+		}
+		for _, o := range n.peers() {
+			if o.Exit != p.Exit && slices.Contains(o.Announce, a) {
+				return fmt.Errorf("announce: %v: exit %s announces it as well; expected a prefix of this exit's own", a, o.Exit)
+			}
+		}
 	}
 	for _, a := range p.Addresses {
 		if !slices.ContainsFunc(append(slices.Clone(p.Announce), n.Announce...), func(q netip.Prefix) bool { return q.Addr().Is4() == a.Is4() }) {

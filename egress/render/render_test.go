@@ -70,8 +70,8 @@ func fullNetwork() Network {
 		},
 		BorderRouters: []BorderRouter{{Name: "as1", RouterID: address("192.0.2.11"), Address: address("2001:db8:1::11"), Locator: netip.MustParsePrefix("2001:db8:f123::/48"), Interface: "bond0.10",
 			Gateways: addresses("2001:db8:1::fe", "192.0.2.254"), Peers: []Peer{
-				{Exit: "transit b", Interface: "eth2", AS: 64497, Addresses: addresses("2001:db8:ffff::2"), Announce: prefixes("2001:db8:b::/48", "203.0.113.128/25")},
-				{Exit: "transit a", Interface: "eth1", AS: 64496, Addresses: addresses("2001:db8:fffe::2", "203.0.113.2"), LocalPreference: 200, MaxPrefixes: 1000000, Password: "peer"},
+				{Exit: "transit b", Interface: "eth2", AS: 64497, Addresses: addresses("2001:db8:ffff::2"), Announce: prefixes("2001:db8:b::/48")},
+				{Exit: "transit a", Interface: "eth1", AS: 64496, Addresses: addresses("2001:db8:fffe::2", "203.0.113.2"), Announce: prefixes("203.0.113.128/25"), LocalPreference: 200, MaxPrefixes: 1000000, Password: "peer"},
 			}}},
 	}
 }

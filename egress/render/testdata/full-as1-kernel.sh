@@ -71,6 +71,7 @@ up() {
 	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200
 	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200
 	ip -4 route replace 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200
+	ip -4 route replace 203.0.113.128/25 via 192.0.2.254 dev bond0.10 table 11200
 	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
 	rule 6 11200 32800
 	rule 4 11200 32800
@@ -95,6 +96,7 @@ down() {
 		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200 || :
 		ip -6 rule del iif bond0.10 table 11200 priority 32800 || :
 		ip -4 route del 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200 || :
+		ip -4 route del 203.0.113.128/25 via 192.0.2.254 dev bond0.10 table 11200 || :
 		ip -4 rule del iif bond0.10 table 11200 priority 32800 || :
 		ip link set dev eth1 nomaster || :
 		ip link del dev exit-1 || : # and its routes with it
