@@ -184,6 +184,11 @@ func TestEvents(t *testing.T) {
 	holds(t, runFile(t, 2, "testdata/events.yaml", experiment.Options{}))
 }
 
+// Bursts are paced and transfers are not: no packet goes out between them before the time stamp it gets, which would make the path look shorter than it is.
+func TestPacingEnds(t *testing.T) {
+	holds(t, runFile(t, 1, "testdata/pacing.yaml", experiment.Options{}))
+}
+
 // Each kernel takes the programs of the levers, which its verifier reads in its own way. The oldest kernel lacks seeds for netem's losses, so the lab emulates the link there. Its guest has the oldest FRR too.
 func TestKernels(t *testing.T) {
 	for _, c := range []struct{ path, kernel string }{
