@@ -21,26 +21,20 @@ import (
 const Name = "plait"
 
 // Load returns the programs that fit the running kernel. cong_control has one form up to Linux 6.9 and another from 6.10 on,
-// and registration by link exists from 6.4 on: linked says whether the caller must attach the map "plait", or whether loading it
-// has registered it already.
+// cwnd_event_tx_start exists from 7.1 on, and registration by link from 6.4 on: linked says whether the caller must attach the map
+// "plait", or whether loading it has registered it already.
 func Load() (spec *ebpf.CollectionSpec, linked bool, err error) {
-	spec, err = LoadPlait()
-	if err != nil {
-		return nil, false, fmt.Errorf("read the compiled programs: %w", err)
-	}
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, false, fmt.Errorf("read the kernel's type information: %w", err)
 	}
-	parameters, err := congControlParameters(kernel)
+	var ops *btf.Struct
+	if err := kernel.TypeByName("tcp_congestion_ops", &ops); err != nil {
+		return nil, false, fmt.Errorf("find the kernel's tcp_congestion_ops: %w", err)
+	}
+	spec, err = fitting(ops)
 	if err != nil {
 		return nil, false, err
-	}
-	if parameters == 4 {
-		delete(spec.Programs, "plait_cong_control")
-		spec.Programs["plait_cong_control_flag"].AttachTo = "tcp_congestion_ops:cong_control"
-	} else {
-		delete(spec.Programs, "plait_cong_control_flag")
 	}
 	linked = hasStructOpsLink(kernel)
 	if !linked {
@@ -49,19 +43,37 @@ func Load() (spec *ebpf.CollectionSpec, linked bool, err error) {
 	return spec, linked, nil
 }
 
-func congControlParameters(kernel *btf.Spec) (int, error) {
-	var ops *btf.Struct
-	if err := kernel.TypeByName("tcp_congestion_ops", &ops); err != nil {
-		return 0, fmt.Errorf("find the kernel's tcp_congestion_ops: %w", err)
+// fitting returns the programs without those that a kernel with these operations has no place for.
+func fitting(ops *btf.Struct) (*ebpf.CollectionSpec, error) {
+	spec, err := LoadPlait()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled programs: %w", err)
 	}
+	control := operation(ops, "cong_control")
+	if control == nil {
+		return nil, fmt.Errorf("the kernel's tcp_congestion_ops has no cong_control")
+	}
+	if len(control.Params) == 4 {
+		delete(spec.Programs, "plait_cong_control")
+		spec.Programs["plait_cong_control_flag"].AttachTo = "tcp_congestion_ops:cong_control"
+	} else {
+		delete(spec.Programs, "plait_cong_control_flag")
+	}
+	if operation(ops, "cwnd_event_tx_start") == nil {
+		delete(spec.Programs, "plait_cwnd_event_tx_start")
+	}
+	return spec, nil
+}
+
+// operation is the type of the function a member points to; nil if the kernel has no such member.
+func operation(ops *btf.Struct, name string) *btf.FuncProto {
 	for _, m := range ops.Members {
-		if p, ok := m.Type.(*btf.Pointer); ok && m.Name == "cong_control" {
-			if f, ok := p.Target.(*btf.FuncProto); ok {
-				return len(f.Params), nil
-			}
+		if p, ok := m.Type.(*btf.Pointer); ok && m.Name == name {
+			f, _ := p.Target.(*btf.FuncProto)
+			return f
 		}
 	}
-	return 0, fmt.Errorf("the kernel's tcp_congestion_ops has no cong_control")
+	return nil
 }
 
 // hasStructOpsLink probes for BPF links to struct_ops maps by the kernel function that makes them.

@@ -233,6 +233,7 @@ struct tcp_congestion_ops {
 	void (*cong_control)(void);
 	void (*set_state)(struct sock *sk, __u8 new_state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
+	void (*cwnd_event_tx_start)(struct sock *sk); /* from Linux 7.1 on */
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*undo_cwnd)(struct sock *sk);
 	__u32 (*sndbuf_expand)(struct sock *sk);

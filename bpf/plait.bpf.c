@@ -299,6 +299,16 @@ void BPF_PROG(plait_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 		fair_event(sk, s, event);
 }
 
+/* From Linux 7.1 on that event comes here and no longer to cwnd_event (kernel commit d1e59a469737); the daemon loads it where the kernel knows it. */
+SEC("struct_ops")
+void BPF_PROG(plait_cwnd_event_tx_start, struct sock *sk)
+{
+	struct plait_sock *s = plait_sock(sk);
+
+	if (s)
+		fair_event(sk, s, CA_EVENT_TX_START);
+}
+
 SEC("struct_ops")
 void BPF_PROG(plait_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
@@ -358,6 +368,7 @@ struct tcp_congestion_ops plait = {
 	.cong_control = (void *)plait_cong_control,
 	.set_state = (void *)plait_set_state,
 	.cwnd_event = (void *)plait_cwnd_event,
+	.cwnd_event_tx_start = (void *)plait_cwnd_event_tx_start,
 	.pkts_acked = (void *)plait_pkts_acked,
 	.undo_cwnd = (void *)plait_undo_cwnd,
 	.min_tso_segs = (void *)plait_min_tso_segs,

@@ -118,37 +118,38 @@ type PlaitPlaitSample struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	PlaitMapPlait                 = "plait"
-	PlaitMapPlaitAckNatives       = "plait_ack_natives"
-	PlaitMapPlaitCgroups          = "plait_cgroups"
-	PlaitMapPlaitChoices          = "plait_choices"
-	PlaitMapPlaitFairs            = "plait_fairs"
-	PlaitMapPlaitLatencies        = "plait_latencies"
-	PlaitMapPlaitPolicies         = "plait_policies"
-	PlaitMapPlaitPorts            = "plait_ports"
-	PlaitMapPlaitPrefixes         = "plait_prefixes"
-	PlaitMapPlaitReverted         = "plait_reverted"
-	PlaitMapPlaitSamples          = "plait_samples"
-	PlaitMapPlaitSocks            = "plait_socks"
-	PlaitProgPlaitAcked           = "plait_acked"
-	PlaitProgPlaitCongControl     = "plait_cong_control"
-	PlaitProgPlaitCongControlFlag = "plait_cong_control_flag"
-	PlaitProgPlaitCwndEvent       = "plait_cwnd_event"
-	PlaitProgPlaitInit            = "plait_init"
-	PlaitProgPlaitMinTsoSegs      = "plait_min_tso_segs"
-	PlaitProgPlaitPktsAcked       = "plait_pkts_acked"
-	PlaitProgPlaitRelease         = "plait_release"
-	PlaitProgPlaitSendmsg         = "plait_sendmsg"
-	PlaitProgPlaitSetState        = "plait_set_state"
-	PlaitProgPlaitSndbufExpand    = "plait_sndbuf_expand"
-	PlaitProgPlaitSockets         = "plait_sockets"
-	PlaitProgPlaitSockops         = "plait_sockops"
-	PlaitProgPlaitSsthresh        = "plait_ssthresh"
-	PlaitProgPlaitUndoCwnd        = "plait_undo_cwnd"
-	PlaitVarPlaitBursts           = "plait_bursts"
-	PlaitVarPlaitCounts           = "plait_counts"
-	PlaitVarPlaitDaemon           = "plait_daemon"
-	PlaitVarPlaitPass             = "plait_pass"
+	PlaitMapPlait                  = "plait"
+	PlaitMapPlaitAckNatives        = "plait_ack_natives"
+	PlaitMapPlaitCgroups           = "plait_cgroups"
+	PlaitMapPlaitChoices           = "plait_choices"
+	PlaitMapPlaitFairs             = "plait_fairs"
+	PlaitMapPlaitLatencies         = "plait_latencies"
+	PlaitMapPlaitPolicies          = "plait_policies"
+	PlaitMapPlaitPorts             = "plait_ports"
+	PlaitMapPlaitPrefixes          = "plait_prefixes"
+	PlaitMapPlaitReverted          = "plait_reverted"
+	PlaitMapPlaitSamples           = "plait_samples"
+	PlaitMapPlaitSocks             = "plait_socks"
+	PlaitProgPlaitAcked            = "plait_acked"
+	PlaitProgPlaitCongControl      = "plait_cong_control"
+	PlaitProgPlaitCongControlFlag  = "plait_cong_control_flag"
+	PlaitProgPlaitCwndEvent        = "plait_cwnd_event"
+	PlaitProgPlaitCwndEventTxStart = "plait_cwnd_event_tx_start"
+	PlaitProgPlaitInit             = "plait_init"
+	PlaitProgPlaitMinTsoSegs       = "plait_min_tso_segs"
+	PlaitProgPlaitPktsAcked        = "plait_pkts_acked"
+	PlaitProgPlaitRelease          = "plait_release"
+	PlaitProgPlaitSendmsg          = "plait_sendmsg"
+	PlaitProgPlaitSetState         = "plait_set_state"
+	PlaitProgPlaitSndbufExpand     = "plait_sndbuf_expand"
+	PlaitProgPlaitSockets          = "plait_sockets"
+	PlaitProgPlaitSockops          = "plait_sockops"
+	PlaitProgPlaitSsthresh         = "plait_ssthresh"
+	PlaitProgPlaitUndoCwnd         = "plait_undo_cwnd"
+	PlaitVarPlaitBursts            = "plait_bursts"
+	PlaitVarPlaitCounts            = "plait_counts"
+	PlaitVarPlaitDaemon            = "plait_daemon"
+	PlaitVarPlaitPass              = "plait_pass"
 )
 
 // LoadPlait returns the embedded CollectionSpec for Plait.
@@ -193,21 +194,22 @@ type PlaitSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitProgramSpecs struct {
-	PlaitAcked           *ebpf.ProgramSpec `ebpf:"plait_acked"`
-	PlaitCongControl     *ebpf.ProgramSpec `ebpf:"plait_cong_control"`
-	PlaitCongControlFlag *ebpf.ProgramSpec `ebpf:"plait_cong_control_flag"`
-	PlaitCwndEvent       *ebpf.ProgramSpec `ebpf:"plait_cwnd_event"`
-	PlaitInit            *ebpf.ProgramSpec `ebpf:"plait_init"`
-	PlaitMinTsoSegs      *ebpf.ProgramSpec `ebpf:"plait_min_tso_segs"`
-	PlaitPktsAcked       *ebpf.ProgramSpec `ebpf:"plait_pkts_acked"`
-	PlaitRelease         *ebpf.ProgramSpec `ebpf:"plait_release"`
-	PlaitSendmsg         *ebpf.ProgramSpec `ebpf:"plait_sendmsg"`
-	PlaitSetState        *ebpf.ProgramSpec `ebpf:"plait_set_state"`
-	PlaitSndbufExpand    *ebpf.ProgramSpec `ebpf:"plait_sndbuf_expand"`
-	PlaitSockets         *ebpf.ProgramSpec `ebpf:"plait_sockets"`
-	PlaitSockops         *ebpf.ProgramSpec `ebpf:"plait_sockops"`
-	PlaitSsthresh        *ebpf.ProgramSpec `ebpf:"plait_ssthresh"`
-	PlaitUndoCwnd        *ebpf.ProgramSpec `ebpf:"plait_undo_cwnd"`
+	PlaitAcked            *ebpf.ProgramSpec `ebpf:"plait_acked"`
+	PlaitCongControl      *ebpf.ProgramSpec `ebpf:"plait_cong_control"`
+	PlaitCongControlFlag  *ebpf.ProgramSpec `ebpf:"plait_cong_control_flag"`
+	PlaitCwndEvent        *ebpf.ProgramSpec `ebpf:"plait_cwnd_event"`
+	PlaitCwndEventTxStart *ebpf.ProgramSpec `ebpf:"plait_cwnd_event_tx_start"`
+	PlaitInit             *ebpf.ProgramSpec `ebpf:"plait_init"`
+	PlaitMinTsoSegs       *ebpf.ProgramSpec `ebpf:"plait_min_tso_segs"`
+	PlaitPktsAcked        *ebpf.ProgramSpec `ebpf:"plait_pkts_acked"`
+	PlaitRelease          *ebpf.ProgramSpec `ebpf:"plait_release"`
+	PlaitSendmsg          *ebpf.ProgramSpec `ebpf:"plait_sendmsg"`
+	PlaitSetState         *ebpf.ProgramSpec `ebpf:"plait_set_state"`
+	PlaitSndbufExpand     *ebpf.ProgramSpec `ebpf:"plait_sndbuf_expand"`
+	PlaitSockets          *ebpf.ProgramSpec `ebpf:"plait_sockets"`
+	PlaitSockops          *ebpf.ProgramSpec `ebpf:"plait_sockops"`
+	PlaitSsthresh         *ebpf.ProgramSpec `ebpf:"plait_ssthresh"`
+	PlaitUndoCwnd         *ebpf.ProgramSpec `ebpf:"plait_undo_cwnd"`
 }
 
 // PlaitMapSpecs contains maps before they are loaded into the kernel.
@@ -303,21 +305,22 @@ type PlaitVariables struct {
 //
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitPrograms struct {
-	PlaitAcked           *ebpf.Program `ebpf:"plait_acked"`
-	PlaitCongControl     *ebpf.Program `ebpf:"plait_cong_control"`
-	PlaitCongControlFlag *ebpf.Program `ebpf:"plait_cong_control_flag"`
-	PlaitCwndEvent       *ebpf.Program `ebpf:"plait_cwnd_event"`
-	PlaitInit            *ebpf.Program `ebpf:"plait_init"`
-	PlaitMinTsoSegs      *ebpf.Program `ebpf:"plait_min_tso_segs"`
-	PlaitPktsAcked       *ebpf.Program `ebpf:"plait_pkts_acked"`
-	PlaitRelease         *ebpf.Program `ebpf:"plait_release"`
-	PlaitSendmsg         *ebpf.Program `ebpf:"plait_sendmsg"`
-	PlaitSetState        *ebpf.Program `ebpf:"plait_set_state"`
-	PlaitSndbufExpand    *ebpf.Program `ebpf:"plait_sndbuf_expand"`
-	PlaitSockets         *ebpf.Program `ebpf:"plait_sockets"`
-	PlaitSockops         *ebpf.Program `ebpf:"plait_sockops"`
-	PlaitSsthresh        *ebpf.Program `ebpf:"plait_ssthresh"`
-	PlaitUndoCwnd        *ebpf.Program `ebpf:"plait_undo_cwnd"`
+	PlaitAcked            *ebpf.Program `ebpf:"plait_acked"`
+	PlaitCongControl      *ebpf.Program `ebpf:"plait_cong_control"`
+	PlaitCongControlFlag  *ebpf.Program `ebpf:"plait_cong_control_flag"`
+	PlaitCwndEvent        *ebpf.Program `ebpf:"plait_cwnd_event"`
+	PlaitCwndEventTxStart *ebpf.Program `ebpf:"plait_cwnd_event_tx_start"`
+	PlaitInit             *ebpf.Program `ebpf:"plait_init"`
+	PlaitMinTsoSegs       *ebpf.Program `ebpf:"plait_min_tso_segs"`
+	PlaitPktsAcked        *ebpf.Program `ebpf:"plait_pkts_acked"`
+	PlaitRelease          *ebpf.Program `ebpf:"plait_release"`
+	PlaitSendmsg          *ebpf.Program `ebpf:"plait_sendmsg"`
+	PlaitSetState         *ebpf.Program `ebpf:"plait_set_state"`
+	PlaitSndbufExpand     *ebpf.Program `ebpf:"plait_sndbuf_expand"`
+	PlaitSockets          *ebpf.Program `ebpf:"plait_sockets"`
+	PlaitSockops          *ebpf.Program `ebpf:"plait_sockops"`
+	PlaitSsthresh         *ebpf.Program `ebpf:"plait_ssthresh"`
+	PlaitUndoCwnd         *ebpf.Program `ebpf:"plait_undo_cwnd"`
 }
 
 func (p *PlaitPrograms) Close() error {
@@ -326,6 +329,7 @@ func (p *PlaitPrograms) Close() error {
 		p.PlaitCongControl,
 		p.PlaitCongControlFlag,
 		p.PlaitCwndEvent,
+		p.PlaitCwndEventTxStart,
 		p.PlaitInit,
 		p.PlaitMinTsoSegs,
 		p.PlaitPktsAcked,

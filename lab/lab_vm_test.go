@@ -196,6 +196,7 @@ func TestKernels(t *testing.T) {
 		{"testdata/mptcp.yaml", "6.1"}, {"testdata/mptcp.yaml", "7.2"},
 		{"experiment/egress-rendered.yaml", "6.1"},
 		{"testdata/doctor.yaml", "6.12"}, {"testdata/doctor.yaml", "7.2"},
+		{"testdata/up.yaml", "6.1"}, {"testdata/up.yaml", "6.12"}, {"testdata/up.yaml", "7.2"},
 	} {
 		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".yaml")+" "+c.kernel, func(t *testing.T) {
 			f := runFile(t, 1, c.path, experiment.Options{Set: []string{`kernel="` + c.kernel + `"`}, Seeds: 1})
