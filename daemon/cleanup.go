@@ -86,30 +86,68 @@ func takeBack(k *route.Kernel, saved string) error {
 	return errors.Join(err, failed, k.Remove())
 }
 
-// Cleanup removes what a plait with this control socket has left that was killed, and says how many routes, rules and addresses these were. What the lever
-// egress left stays if exits is false, for the next plait to go on with, but packets of the exits' addresses take the best path until then.
-func Cleanup(control string, exits bool) (changes int, err error) {
+// Left is what a plait that was killed had left.
+type Left struct {
+	Connections uint64 // that still had its congestion control
+	Exits       int    // changes of routes, rules and addresses it took to remove its exits
+}
+
+// releaseLeft returns the connections that still have the congestion control of a plait that was killed. The kernel keeps that working for them without a name or a
+// daemon, and those that send nothing do not notice. The caller has asked for the name: nobody has it.
+func releaseLeft() (back uint64, err error) {
+	spec, _, err := bpf.Load()
+	if err != nil {
+		return 0, nil // a host without what plait needs has had none
+	}
+	delete(spec.Maps, bpf.Name) // before Linux 6.4 to load it is to register it
+	spec.Programs = map[string]*ebpf.ProgramSpec{passProgram: spec.Programs[passProgram]}
+	name, err := fallback()
+	if err != nil {
+		return 0, fmt.Errorf("return the connections of a plait that was killed: %w", err)
+	}
+	k := &kernel{takes: true, linked: true, control: bpf.Control{Fallback: name}}
+	if k.Collection, err = ebpf.NewCollection(spec); err != nil {
+		return 0, fmt.Errorf("load the program that returns the connections of a plait that was killed: %w", refused(err))
+	}
+	defer k.Close()
+	if err := k.beat(0); err != nil {
+		return 0, err
+	}
+	if err := k.pass(passRelease); err != nil {
+		return 0, fmt.Errorf("return the connections of a plait that was killed: %w", err)
+	}
+	c, err := k.counters()
+	if err == nil && c.Refused > 0 {
+		err = fmt.Errorf("return the connections of a plait that was killed: the kernel refused %d of %d; they return when they send", c.Refused, c.Refused+c.FellBack)
+	}
+	return c.FellBack, err
+}
+
+// Cleanup removes what a plait with this control socket has left that was killed, and says what that was. What the lever egress left stays if exits is false,
+// for the next plait to go on with, but packets of the exits' addresses take the best path until then.
+func Cleanup(control string, exits bool) (left Left, err error) {
 	held, err := lock(control)
 	if err != nil {
-		return 0, err
+		return left, err
 	}
 	defer held.Close()
 	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
-		return 0, err
+		return left, err
 	}
+	left.Connections, err = releaseLeft()
 	if noExits() {
-		return 0, nil
+		return left, err
 	}
-	heldExits, err := lockExits()
-	if err != nil {
-		return 0, err
+	heldExits, failed := lockExits()
+	if failed != nil {
+		return left, errors.Join(err, failed)
 	}
 	defer heldExits.Close()
 	if !exits {
-		return 0, release(os.Stderr)
+		return left, errors.Join(err, release(os.Stderr))
 	}
-	if changes, err = removeExits(filepath.Dir(control)); err != nil {
-		return changes, fmt.Errorf("remove what a killed plait has left: %w", err)
+	if left.Exits, failed = removeExits(filepath.Dir(control)); failed != nil {
+		err = errors.Join(err, fmt.Errorf("remove what a killed plait has left: %w", failed))
 	}
-	return changes, nil
+	return left, err
 }

@@ -302,7 +302,7 @@ func (d *Daemon) reloads(ctx context.Context) {
 // openRest starts the helper process and the lever egress, and gives up the rights that are needed no more.
 func (d *Daemon) openRest(ctx context.Context, c Config, held []*os.File) (err error) {
 	exits := c.Egress.there()
-	d.kernel.helper, err = startHelper(held, d.kernel.Programs["plait_sockets"], exits && c.Egress.Mode == On)
+	d.kernel.helper, err = startHelper(held, d.kernel.Programs[passProgram], exits && c.Egress.Mode == On)
 	switch {
 	case err != nil:
 		return err

@@ -329,11 +329,11 @@ func TestEgressKilled(t *testing.T) {
 	p = s.tells(On)
 	s.same("with the next one", installed)
 	p.kill()
-	if n := s.cleanup(p); n == 0 {
+	if n := s.cleanup(p).Exits; n == 0 {
 		t.Error("nothing to remove, want the routes, rules and addresses that are there")
 	}
 	s.same("after plait down", before)
-	if n := s.cleanup(p); n != 0 {
+	if n := s.cleanup(p).Exits; n != 0 {
 		t.Errorf("%d changes by another plait down, want none", n)
 	}
 	p = s.tells(On)

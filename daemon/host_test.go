@@ -232,13 +232,13 @@ func (p *process) kill() {
 }
 
 // cleanup is plait down after a daemon that was killed.
-func (h *host) cleanup(p *process) (changes int) {
+func (h *host) cleanup(p *process) (left Left) {
 	h.Helper()
 	h.in(func() (err error) {
-		changes, err = Cleanup(p.Path(), true)
+		left, err = Cleanup(p.Path(), true)
 		return err
 	})
-	return changes
+	return left
 }
 
 func (h *host) status(p *process) Status {

@@ -88,6 +88,33 @@ func TestLeavesPacing(t *testing.T) {
 	}
 }
 
+// plait down also returns what a daemon that was killed has left and that has sent nothing since, in other namespaces, too.
+func TestLeavesKilled(t *testing.T) {
+	h := newHost(t)
+	other := h.second("-2")
+	policy := takeAll + "\n  policy: fixed:burst"
+	p := h.up(policy)
+	idle, receives, elsewhere, own := h.connect(0, ""), h.connect(0, ""), other.connect(0, ""), h.connect(0, otherChoice)
+	h.transfers("managed", receives)
+	p.kill()
+	h.uses("killed", idle, bpf.Name, bpf.Name)
+	if left := h.cleanup(p); left.Connections != 6 {
+		t.Errorf("%d connections returned, want both ends of three", left.Connections)
+	}
+	for what, c := range map[string]pair{"idle": idle, "one end receives": receives, "of another namespace": elsewhere} {
+		h.uses(what+", after down", c, systemDefault, systemDefault)
+		h.transfers(what, c)
+	}
+	h.uses("chosen by the application", own, otherChoice, otherChoice)
+	if n := h.paced(t); n != 0 {
+		t.Errorf("%d ends are still paced after down", n)
+	}
+	h.clean("after down")
+	if left := h.cleanup(p); left.Connections != 0 {
+		t.Errorf("another plait down returned %d connections, want none", left.Connections)
+	}
+}
+
 // An application that limits its rate has its limit kept when burst goes: it finds pacing on, and relies on that.
 func TestLeavesOwnRate(t *testing.T) {
 	h := newHost(t)

@@ -19,6 +19,9 @@ const (
 	passRelease uint32 = 3 // plait goes
 )
 
+// passProgram makes the pass.
+const passProgram = "plait_sockets"
+
 // pass visits the TCP sockets of this network namespace, and of all others that can be found.
 func (k *kernel) pass(what uint32) error {
 	if !k.takes {
@@ -27,7 +30,7 @@ func (k *kernel) pass(what uint32) error {
 	if err := k.Variables["plait_pass"].Set(what); err != nil {
 		return fmt.Errorf("set what the pass over all sockets does: %w", err)
 	}
-	program := k.Programs["plait_sockets"]
+	program := k.Programs[passProgram]
 	if err := visit(program); err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func newDown() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "down",
 		Short: "Give all connections back and take plait out of the kernel",
-		Long: "Give all connections back and take plait out of the kernel. If none is up, remove what one that was killed has left: in this network\n" +
-			"namespace, what the lever egress has put there.",
+		Long: "Give all connections back and take plait out of the kernel. If none is up, remove what one that was killed has left: connections\n" +
+			"return, and what the lever egress has put into this network namespace goes.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			out, again := c.OutOrStdout(), startsAgain(os.Getenv("SERVICE_RESULT"))
@@ -55,9 +55,12 @@ func newDown() *cobra.Command {
 					return &exit{1, err}
 				}
 			}
-			n, err := daemon.Cleanup(f.client().Path(), !again)
-			if n > 0 {
-				fmt.Fprintf(out, "  what a plait that was killed had left is removed, in %d changes of routes, rules and addresses\n", n)
+			left, err := daemon.Cleanup(f.client().Path(), !again)
+			if left.Connections > 0 {
+				fmt.Fprintf(out, "  %d connections that a plait that was killed had left are back on the system's default\n", left.Connections)
+			}
+			if left.Exits > 0 {
+				fmt.Fprintf(out, "  what a plait that was killed had left is removed, in %d changes of routes, rules and addresses\n", left.Exits)
 			}
 			if err != nil {
 				return &exit{1, err}
