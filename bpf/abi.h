@@ -87,6 +87,29 @@ struct plait_flow {
 	__u32 netns;
 };
 
+/* Which connection plait why asks about: by its cookie, by both ends, the local one first, or by any one (other_port 0). */
+struct plait_question {
+	__u8 one[16]; /* IPv4 as mapped address */
+	__u8 other[16];
+	__u16 one_port;
+	__u16 other_port;
+	__u32 pad;
+	__u64 cookie; /* 0: by its ends */
+};
+
+/* What the kernel half knows of it, whether plait manages it or not. */
+struct plait_answer {
+	struct plait_flow flow;
+	__u32 found; /* connections of that name; the rest is about one of them */
+	__u8 name[16]; /* of its congestion control */
+	__u8 policy; /* which it is under by the rules of now */
+	__u8 known; /* plait has, or had, to do with it */
+	__u8 kind; /* why it is followed (SOCK_* in sock.h); 0: it is not, or no longer */
+	__u8 chosen; /* its congestion control was set for this socket, as applications do */
+	__u8 in_cgroup; /* it is of the cgroup whose connections plait takes */
+	__u8 pad[3];
+};
+
 /* One report about a socket: what happened since its last one. The fields are those of signals.Sample. */
 struct plait_sample {
 	__u64 cookie;

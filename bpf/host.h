@@ -3,10 +3,11 @@
 #ifndef PLAIT_HOST_H
 #define PLAIT_HOST_H
 
+#include "find.h"
 #include "sockops.h"
 
-/* What a pass over all sockets is for: plait comes up, rules have changed, plait goes. */
-enum { PASS_TAKE = 1, PASS_REVISE = 2, PASS_RELEASE = 3 };
+/* What a pass over all sockets is for: plait comes up, rules have changed, plait goes, somebody asks about a connection. */
+enum { PASS_TAKE = 1, PASS_REVISE = 2, PASS_RELEASE = 3, PASS_FIND = 4 };
 __u32 plait_pass;
 
 /* Says whether the connection is plait's now. */
@@ -85,6 +86,10 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 		return 0;
 	if (bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		return 0;
+	if (plait_pass == PASS_FIND) {
+		find(tp, name);
+		return 0;
+	}
 	ours = name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5];
 	/* One end may have closed while all it wrote is still on its way: such a connection is not worth taking, but is given back. */
 	if (plait_pass == PASS_RELEASE) {

@@ -13,6 +13,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type PlaitPlaitAnswer struct {
+	_        structs.HostLayout
+	Flow     PlaitPlaitFlow
+	Found    uint32
+	Name     [16]uint8
+	Policy   uint8
+	Known    uint8
+	Kind     uint8
+	Chosen   uint8
+	InCgroup uint8
+	Pad      [3]uint8
+}
+
 type PlaitPlaitChoice struct {
 	_         structs.HostLayout
 	Algorithm uint8
@@ -84,6 +97,16 @@ type PlaitPlaitPrefix struct {
 	Pad     [7]uint8
 }
 
+type PlaitPlaitQuestion struct {
+	_         structs.HostLayout
+	One       [16]uint8
+	Other     [16]uint8
+	OnePort   uint16
+	OtherPort uint16
+	Pad       uint32
+	Cookie    uint64
+}
+
 type PlaitPlaitSample struct {
 	_                  structs.HostLayout
 	Cookie             uint64
@@ -146,9 +169,11 @@ const (
 	PlaitProgPlaitSockops          = "plait_sockops"
 	PlaitProgPlaitSsthresh         = "plait_ssthresh"
 	PlaitProgPlaitUndoCwnd         = "plait_undo_cwnd"
+	PlaitVarPlaitAsked             = "plait_asked"
 	PlaitVarPlaitBursts            = "plait_bursts"
 	PlaitVarPlaitCounts            = "plait_counts"
 	PlaitVarPlaitDaemon            = "plait_daemon"
+	PlaitVarPlaitFound             = "plait_found"
 	PlaitVarPlaitPass              = "plait_pass"
 )
 
@@ -234,9 +259,11 @@ type PlaitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PlaitVariableSpecs struct {
+	PlaitAsked  *ebpf.VariableSpec `ebpf:"plait_asked"`
 	PlaitBursts *ebpf.VariableSpec `ebpf:"plait_bursts"`
 	PlaitCounts *ebpf.VariableSpec `ebpf:"plait_counts"`
 	PlaitDaemon *ebpf.VariableSpec `ebpf:"plait_daemon"`
+	PlaitFound  *ebpf.VariableSpec `ebpf:"plait_found"`
 	PlaitPass   *ebpf.VariableSpec `ebpf:"plait_pass"`
 }
 
@@ -295,9 +322,11 @@ func (m *PlaitMaps) Close() error {
 //
 // It can be passed to LoadPlaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PlaitVariables struct {
+	PlaitAsked  *ebpf.Variable `ebpf:"plait_asked"`
 	PlaitBursts *ebpf.Variable `ebpf:"plait_bursts"`
 	PlaitCounts *ebpf.Variable `ebpf:"plait_counts"`
 	PlaitDaemon *ebpf.Variable `ebpf:"plait_daemon"`
+	PlaitFound  *ebpf.Variable `ebpf:"plait_found"`
 	PlaitPass   *ebpf.Variable `ebpf:"plait_pass"`
 }
 

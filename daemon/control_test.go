@@ -25,7 +25,7 @@ type controlled struct {
 
 func (c *controlled) Status() Status { return c.status }
 func (c *controlled) Why(socket string) (SocketStatus, error) {
-	return FindSocket(c.status.Sockets, socket)
+	return c.status.FindSocket(socket)
 }
 func (c *controlled) Reload() error {
 	if c.begun != nil {

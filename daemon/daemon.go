@@ -63,6 +63,7 @@ type socket struct {
 	algorithm signals.Algorithm // wanted while the application is the limit
 	bulk      signals.Algorithm // wanted while the path is
 	total     Segments
+	atLoss    *AtLoss // nil: no loss was seen
 	seen      time.Time
 }
 
@@ -119,6 +120,9 @@ func (d *Daemon) act(s sample) error {
 	}
 	k.last, k.seen = s, time.Now()
 	k.total.Add(Segments{uint64(s.Delivered), uint64(s.LostSingle), uint64(s.LostBurst)})
+	if s.RTTAtLossUs > 0 {
+		k.atLoss = &AtLoss{RTTUs: s.RTTAtLossUs, MinRTTUs: s.MinRTTUs}
+	}
 	k.choice = k.policy.Choose(s.Sample)
 	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
 		return nil

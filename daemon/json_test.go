@@ -70,6 +70,7 @@ func TestJSONPages(t *testing.T) {
 		{"congestion/json.md", "### Groups", jsonKeys(Group{})},
 		{"congestion/json.md", "### Comparison", jsonKeys(Comparison{})},
 		{"congestion/json.md", "### Connections", jsonKeys(SocketStatus{})},
+		{"congestion/json.md", "### Round trips at a loss", jsonKeys(AtLoss{})},
 		{"congestion/json.md", "### Candidates", jsonKeys(congestion.Score{})},
 		{"congestion/json.md", "### Segments", jsonKeys(Segments{})},
 		{"congestion/json.md", "### Samples", jsonKeys(signals.Sample{})},

@@ -206,6 +206,14 @@ type flow struct {
 	Netns         uint32
 }
 
+func flowOf(f bpf.Flow) flow {
+	return flow{
+		Local:  netip.AddrPortFrom(netip.AddrFrom16(f.Local).Unmap(), f.LocalPort),
+		Remote: netip.AddrPortFrom(netip.AddrFrom16(f.Remote).Unmap(), f.RemotePort),
+		Netns:  f.Netns,
+	}
+}
+
 // sample is what the kernel half said about a socket.
 type sample struct {
 	signals.Sample
@@ -242,11 +250,7 @@ func (k *kernel) read() (sample, bool, error) {
 			BurstBytes: s.BurstBytes, BurstLatencyUs: s.BurstLatencyUs, CwndSegments: s.CwndSegments,
 			SsthreshSegments: s.SsthreshSegments, MSS: s.MssBytes, Algorithm: algorithm, Bulk: s.Bulk != 0,
 		},
-		flow: flow{
-			Local:  netip.AddrPortFrom(netip.AddrFrom16(s.Flow.Local).Unmap(), s.Flow.LocalPort),
-			Remote: netip.AddrPortFrom(netip.AddrFrom16(s.Flow.Remote).Unmap(), s.Flow.RemotePort),
-			Netns:  s.Flow.Netns,
-		},
+		flow:       flowOf(s.Flow),
 		policy:     s.Policy,
 		generation: s.Generation,
 		observed:   s.Algorithm == toDefault,

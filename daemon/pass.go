@@ -17,6 +17,7 @@ const (
 	passTake    uint32 = 1 // plait comes up
 	passRevise  uint32 = 2 // rules have changed
 	passRelease uint32 = 3 // plait goes
+	passFind    uint32 = 4 // somebody asks about a connection
 )
 
 // passProgram makes the pass.

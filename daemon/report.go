@@ -74,7 +74,7 @@ func (d *Daemon) revert() error {
 		if _, reverted := d.reverted[p.destination]; p.Difference.Verdict != Worse || reverted || len(d.reverted) == maxReverted {
 			continue
 		}
-		p.Reverted = true
+		p.Reverted, p.RevertedAt = true, time.Now()
 		d.reverted[p.destination] = p
 		fmt.Fprintf(d.options.Log, "revert %s, policy %s: bursts take %.2f times as long as on the system's default (95 %% confidence: %.2f to %.2f)\n",
 			p.Prefix, p.Policy, p.Difference.Ratio, p.Difference.Low, p.Difference.High)
@@ -103,6 +103,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	return SocketStatus{
 		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
 		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
+		AtLoss: k.atLoss,
 	}
 }
 
@@ -215,9 +216,6 @@ func name16(b [16]uint8) string {
 	n := slices.Index(b[:], 0)
 	return string(b[:max(n, 0)])
 }
-
-// Why implements Controlled.
-func (d *Daemon) Why(name string) (SocketStatus, error) { return FindSocket(d.Status().Sockets, name) }
 
 // errDown is why a daemon ends that is asked to.
 var errDown = errors.New("plait down")

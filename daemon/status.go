@@ -79,6 +79,8 @@ type PrefixStatus struct {
 	Difference Comparison `json:"difference"`
 	// Reverted is whether the daemon has given the prefix back to the system's default because it was worse.
 	Reverted bool `json:"reverted"`
+	// RevertedAt is when.
+	RevertedAt time.Time `json:"reverted_at,omitzero"`
 
 	destination destination
 }
@@ -98,6 +100,16 @@ type SocketStatus struct {
 	// Total is since the daemon has had samples of the connection.
 	Total Segments       `json:"total"`
 	Last  signals.Sample `json:"last"`
+	// AtLoss is of the last loss; nil if there was none since.
+	AtLoss *AtLoss `json:"at_loss,omitempty"`
+	// Destination compares the connections to the same prefix under the same rule; only Why gives it, where there is one.
+	Destination *PrefixStatus `json:"destination,omitempty"`
+}
+
+// AtLoss is how long the queue was that lost a packet: the round trip then, less the least one.
+type AtLoss struct {
+	RTTUs    uint32 `json:"rtt_us"`
+	MinRTTUs uint32 `json:"min_rtt_us"`
 }
 
 // Segments counts what samples tell of the packets of one connection or more.
@@ -165,21 +177,21 @@ func (n SocketName) Matches(s SocketStatus) bool {
 // maxNamed is how many connections an ambiguous name lists.
 const maxNamed = 5
 
-// FindSocket returns the connection that goes by a name.
-func FindSocket(sockets []SocketStatus, name string) (SocketStatus, error) {
+// FindSocket returns the connection that goes by a name, with its destination.
+func (s Status) FindSocket(name string) (SocketStatus, error) {
 	n, err := ParseSocket(name)
 	if err != nil {
 		return SocketStatus{}, err
 	}
 	var found []SocketStatus
-	for _, s := range sockets {
-		if n.Matches(s) {
-			found = append(found, s)
+	for _, k := range s.Sockets {
+		if n.Matches(k) {
+			found = append(found, k)
 		}
 	}
 	switch {
 	case len(found) == 0:
-		return SocketStatus{}, fmt.Errorf("find socket %s: %w that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet", name, ErrNoSocket)
+		return SocketStatus{}, fmt.Errorf("find socket %s: %w that plait manages; plait status lists those", name, ErrNoSocket)
 	case len(found) > 1:
 		lines := []string{fmt.Sprintf("find socket %s: %d connections have this end; name one of them:", name, len(found))}
 		for _, s := range found[:min(len(found), maxNamed)] {
@@ -187,5 +199,11 @@ func FindSocket(sockets []SocketStatus, name string) (SocketStatus, error) {
 		}
 		return SocketStatus{}, errors.New(strings.Join(lines, "\n"))
 	}
-	return found[0], nil
+	k := found[0]
+	for _, p := range s.Prefixes {
+		if p.Policy == k.Policy && p.Rule == k.Rule && p.Prefix.Contains(k.Remote.Addr()) {
+			k.Destination = &p
+		}
+	}
+	return k, nil
 }

@@ -35,27 +35,44 @@ func TestFindSocket(t *testing.T) {
 		"1b":    0x1b,
 		"10":    16, // ss shows hexadecimal
 	} {
-		if s, err := FindSocket(all, name); err != nil || s.Cookie != want {
+		if s, err := (Status{Sockets: all}).FindSocket(name); err != nil || s.Cookie != want {
 			t.Errorf("%s: got sk:%x, %v, want sk:%x", name, s.Cookie, err, want)
 		}
 	}
 	for name, want := range map[string]string{
-		"192.0.2.9:1": "find socket 192.0.2.9:1: no such connection that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet",
+		"192.0.2.9:1": "find socket 192.0.2.9:1: no such connection that plait manages; plait status lists those",
 		"192.0.2.1:443": "find socket 192.0.2.1:443: 2 connections have this end; name one of them:\n" +
 			"  192.0.2.1:443-198.51.100.7:50000 (sk:1a)\n  192.0.2.1:443-198.51.100.8:50000 (sk:1b)",
-		"sk:2":                       "find socket sk:2: no such connection that plait manages; plait status lists those, ss -tie also what is held out, given back, left alone, or has sent nothing yet",
+		"sk:2":                       "find socket sk:2: no such connection that plait manages; plait status lists those",
 		"sk:0":                       `socket "sk:0": expected an end like`,
 		"nginx":                      `socket "nginx": expected an end like`,
 		"":                           `socket "": expected an end like`,
 		"192.0.2.1:443-198.51.100.8": `socket "192.0.2.1:443-198.51.100.8": expected an end like`,
 	} {
-		_, err := FindSocket(all, name)
+		_, err := Status{Sockets: all}.FindSocket(name)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got  %v\nwant %s", name, err, want)
 		}
 		if errors.Is(err, ErrNoSocket) != strings.Contains(want, "no such connection") {
 			t.Errorf("%q: that it is ErrNoSocket is %v", name, errors.Is(err, ErrNoSocket))
 		}
+	}
+}
+
+// A connection is told with the comparison of its own destination and rule.
+func TestFindSocketDestination(t *testing.T) {
+	k := connection(0x1a, "192.0.2.1:443", "198.51.100.7:50000")
+	k.Policy, k.Rule = "plait", "port 443"
+	s := Status{Sockets: []SocketStatus{k}, Prefixes: []PrefixStatus{
+		{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "plait"},
+		{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Policy: "plait", Rule: "port 443"},
+	}}
+	if found, err := s.FindSocket("sk:1a"); err != nil || found.Destination != nil {
+		t.Errorf("got %+v, %v, want no destination: there are those of another rule and prefix alone", found.Destination, err)
+	}
+	s.Prefixes = append(s.Prefixes, PrefixStatus{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Policy: "plait", Rule: "port 443"})
+	if found, err := s.FindSocket("sk:1a"); err != nil || found.Destination == nil || found.Destination.Rule != "port 443" {
+		t.Errorf("got %+v, %v, want the destination", found.Destination, err)
 	}
 }
 

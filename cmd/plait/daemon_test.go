@@ -40,14 +40,15 @@ func (d standIn) Status() daemon.Status {
 				Algorithm: "cubic", Wanted: "hybla", Because: "hybla scores less",
 				Scores: []congestion.Score{{Algorithm: signals.Hybla, LatencyMs: 30, LossMs: 10, BottleneckMs: 20}},
 				Total:  daemon.Segments{Delivered: 1000, LostSingle: 12, LostBurst: 5},
-				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1, BurstLatencyUs: 42000}},
+				Last:   signals.Sample{SRTTUs: 40000, MinRTTUs: 35000, RateBps: 2500000, CwndSegments: 10, MSS: 1448, IntervalUs: 200000, Delivered: 50, LostSingle: 1, BurstLatencyUs: 42000, DispersionBps: 9800000},
+				AtLoss: &daemon.AtLoss{RTTUs: 61000, MinRTTUs: 36000}},
 		},
 		Egress:   &daemon.EgressSummary{Mode: daemon.Observe, Exits: 3, Sessions: 2, Up: 1, Routes: 1200},
 		Warnings: []string{"something is odd"},
 	}
 }
 func (d standIn) Why(socket string) (daemon.SocketStatus, error) {
-	return daemon.FindSocket(d.Status().Sockets, socket)
+	return d.Status().FindSocket(socket)
 }
 func (d standIn) Reload() error {
 	if _, err := os.Stat("mistake"); err == nil {

@@ -13,7 +13,7 @@ import (
 func newWhy() *cobra.Command {
 	c := question("why SOCKET", "Say why a connection uses its congestion control", (*daemon.ControlClient).Why, printWhy)
 	c.Long = "Say why a connection uses its congestion control. SOCKET is one of its ends (192.0.2.1:443 or [2001:db8::1]:443), both\n" +
-		"joined by -, or its cookie as ss -e and plait status show it (sk:1a)."
+		"joined by -, or its cookie as ss -e and plait status show it (sk:1a). Of one that plait does not manage it says why, with status 2."
 	c.Example = "  plait why 198.51.100.7:50000\n  plait why 192.0.2.1:443-198.51.100.7:50000\n  plait why sk:1a"
 	return c
 }
@@ -33,6 +33,7 @@ func printWhy(out io.Writer, s daemon.SocketStatus) {
 		}
 		t.Flush()
 	}
+	printEvidence(out, s)
 	l := s.Last
 	fmt.Fprintf(out, "\nlast sample: RTT %.1f ms, least %.1f ms; rate %.2f Mbit/s; window %d segments of %d bytes\n",
 		float64(l.SRTTUs)/1000, float64(l.MinRTTUs)/1000, float64(l.RateBps)/1e6, l.CwndSegments, l.MSS)
@@ -40,5 +41,25 @@ func printWhy(out io.Writer, s daemon.SocketStatus) {
 		float64(l.IntervalUs)/1000, l.Delivered, l.LostSingle, l.LostBurst)
 	if l.BurstLatencyUs > 0 {
 		fmt.Fprintf(out, "             last burst: %d bytes in %.1f ms\n", l.BurstBytes, float64(l.BurstLatencyUs)/1000)
+	}
+}
+
+// printEvidence says what policy plait decides from, and whether it helps at this destination.
+func printEvidence(out io.Writer, s daemon.SocketStatus) {
+	l := s.Last
+	if l.Bulk {
+		fmt.Fprint(out, "\nseen: a transfer (bulk)")
+	} else {
+		fmt.Fprint(out, "\nseen: bursts")
+	}
+	if l.DispersionBps > 0 {
+		fmt.Fprintf(out, "; trains of packets came through at %.2f Mbit/s", float64(l.DispersionBps)/1e6)
+	}
+	if q := s.AtLoss; q != nil {
+		fmt.Fprintf(out, "; at the last loss the RTT was %.1f ms, the least %.1f ms", float64(q.RTTUs)/1000, float64(q.MinRTTUs)/1000)
+	}
+	fmt.Fprintln(out)
+	if p := s.Destination; p != nil {
+		fmt.Fprintf(out, "%s: bursts take %.1f ms, held out %.1f ms; ratio %s\n", p.Prefix, p.Managed.MeanMs, p.Holdout.MeanMs, ratio(*p))
 	}
 }
