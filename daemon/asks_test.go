@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+)
+
+// Who alone wants plait asks for it, by socket or by route, on a host where all others are held out. Without plait neither can be had.
+func TestAsks(t *testing.T) {
+	h := newHost(t)
+	other := h.second("-2")
+	h.ip(fmt.Sprintf("link add name plait-asks netns %s type veth peer name plait-asks netns %s", h.ns, other.ns))
+	for i, n := range []*host{h, other} {
+		h.ip(fmt.Sprintf("-n %s addr add 192.0.2.%d/24 dev plait-asks", n.ns, i+1))
+		h.ip("-n " + n.ns + " link set plait-asks up")
+	}
+	h.in(func() error {
+		_, err := (&net.Dialer{Control: chosen(bpf.Name)}).Dial("tcp", "127.0.0.1:1")
+		if !errors.Is(err, unix.ENOENT) {
+			t.Errorf("asked for without plait: got %v, want %v", err, unix.ENOENT)
+		}
+		return nil
+	})
+	route := "ip -n " + h.ns + " route replace 192.0.2.2/32 dev plait-asks congctl plait"
+	if out, err := exec.Command("sh", "-c", route).CombinedOutput(); err == nil || !strings.Contains(string(out), "Unknown tcp congestion algorithm") {
+		t.Errorf("a route without plait: got %v, %s, want that the algorithm is unknown", err, out)
+	}
+	p := h.up("  holdout_percent: 100")
+	h.tool(route)
+	routed := func() pair {
+		c, err := h.connectTo("192.0.2.1", 0, other.ns, "")
+		h.must(err)
+		h.Cleanup(c.close)
+		return c
+	}
+	asks, byRoute, others := h.connect(0, bpf.Name), routed(), h.connect(0, "")
+	h.uses("asks", asks, bpf.Name, bpf.Name)
+	h.uses("by the sender's route", byRoute, systemDefault, bpf.Name)
+	h.uses("all others", others, systemDefault, systemDefault)
+	h.tool(strings.Replace(route, "congctl", "congctl lock", 1))
+	locked := routed()
+	for what, c := range map[string]pair{"asks": asks, "by route": byRoute, "others": others} {
+		h.transfers(what, c)
+	}
+	h.eventually(5*time.Second, "the daemon chooses for both", func() bool {
+		s := h.status(p).Sockets
+		return !slices.ContainsFunc([]pair{asks, byRoute}, func(c pair) bool {
+			return !slices.ContainsFunc(s, func(s SocketStatus) bool { return s.Local.String() == c.server.LocalAddr().String() })
+		})
+	})
+	_, err := p.Stop(t.Context())
+	h.must(err)
+	h.uses("asks, after down", asks, systemDefault, systemDefault)
+	h.uses("by route, after down", byRoute, systemDefault, systemDefault)
+	h.uses("by a route that locks it, after down", locked, systemDefault, bpf.Name) // nobody may change it, plait neither
+	h.uses("by route, new", routed(), systemDefault, systemDefault)
+}
