@@ -273,7 +273,7 @@ func (x *exits) run(ctx context.Context) error {
 			now := time.Now() // the timer's own time is when it should have been heard
 			look.Reset(max(lookEvery, 50*x.look(now)))
 			if x.mptcp != nil { // also without flows: connections are to be forgotten, and decisions of a plait before this one end
-				x.reconsider(now)
+				x.reconsider(ctx, now)
 			}
 		case <-keep.C:
 			x.keep()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,8 +33,10 @@ type choice struct {
 	worth     *egress.Worth
 	full      map[string]bool // exits that carry as much as they may
 	brownouts egress.Brownouts
-	moved     bool                 // so much leaves by other exits than the best path's that new connections begin without them
-	turned    map[string]time.Time // when they became so, or were no longer
+	shares    egress.Shares
+	trials    map[netip.Addr]string // that go on, by client: the exit left out now; empty: none is
+	moved     bool                  // so much leaves by other exits than the best path's that new connections begin without them
+	turned    map[string]time.Time  // when they became so, or were no longer
 	quickest  map[netip.Addr]quickExit
 	// groups are the connections that are compared, by token; forgot is when they were last looked through.
 	groups map[uint32]membership
@@ -41,7 +44,7 @@ type choice struct {
 }
 
 func newChoice(c *Egress, worth *egress.Worth) choice {
-	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, quickest: map[netip.Addr]quickExit{}}
+	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, shares: egress.Shares{}, trials: map[netip.Addr]string{}, quickest: map[netip.Addr]quickExit{}}
 	ch.services = services{numbers: map[uint64]uint32{}, byCgroup: map[uint32]uint32{}}
 	ch.become(c)
 	return ch
@@ -128,7 +131,11 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 	if s == egress.Latency && free(all, was) {
 		return map[string]bool{was: true}, "strategy latency"
 	}
-	return s.Carriers(all, was), fmt.Sprintf("strategy %s", s)
+	carry, why = s.Carriers(all, was), fmt.Sprintf("strategy %s", s)
+	if s != egress.Steady && x.dropShared(client, carry) {
+		why += "; exits that share a bottleneck on the way to this client are one to it"
+	}
+	return carry, why
 }
 
 // group decides whether a connection is compared, and on which side. The caller has x.mu.
@@ -304,7 +311,7 @@ func (x *exits) spare(now time.Time) (clients []netip.Addr) {
 }
 
 // reconsider looks at what was decided, with what was measured since.
-func (x *exits) reconsider(now time.Time) {
+func (x *exits) reconsider(ctx context.Context, now time.Time) {
 	x.mu.Lock()
 	all := x.fill(now)
 	var prefixes []netip.Prefix
@@ -313,7 +320,7 @@ func (x *exits) reconsider(now time.Time) {
 		x.say(inWords(d))
 	}
 	x.forget(now)
-	clients := append(x.services.newcomers(), x.spare(now)...)
+	clients := slices.Concat(x.services.newcomers(), x.spare(now), x.share(ctx, now))
 	x.mu.Unlock()
 	clients = append(clients, x.requicken(now)...)
 	if all {

@@ -73,6 +73,15 @@ func (x *exits) measuredRTT(second int, a, b, c uint32) {
 	x.traffic.Look(flows, time.Unix(int64(second), 0))
 }
 
+// shareBottleneck has a trial find that two exits share one on the way to the client.
+func (x *exits) shareBottleneck(exit, with string) {
+	loads := []egress.WayLoad{{Exit: with, Best: true, Client: chooser, Bytes: 1e6}, {Exit: exit, Client: chooser, Bytes: 1e6}}
+	now := time.Now()
+	x.shares.Look(loads, now)
+	tried, _ := x.shares.Look(loads, now)
+	x.shares.Found(tried[0], true, now)
+}
+
 func TestRoles(t *testing.T) {
 	const managed, heldOut = 500, 499 // 5 %
 	prefix := Selection{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8:c::/64")}}
@@ -88,6 +97,10 @@ func TestRoles(t *testing.T) {
 		expect string
 	}{
 		{"all carry", nil, managed, 80, "10+ a+= b+ c+"},
+		{"a trial leaves out one", func() { x.trials[chooser] = "b" }, managed, 80, "10+ a+= b- c+"},
+		{"it found a bottleneck that a and b share", func() { delete(x.trials, chooser); x.shareBottleneck("b", "a") }, managed, 80, "10+ a+= b- c+"},
+		{"a stream keeps both", func() { x.services.found(map[uint32]uint32{managed: 1}, nil) }, managed, 80, "10+ a+= b+ c+"},
+		{"they share none", func() { x.services.found(map[uint32]uint32{managed: 0}, nil); clear(x.shares) }, managed, 80, "10+ a+= b+ c+"},
 		{"a held-out connection", nil, heldOut, 80, ""},
 		{"the cheapest, by port", nil, managed, 443, "10- a-= b- c+"},
 		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 1}, nil) }, managed, 80, "10+ a+= b+ c+"},
@@ -162,7 +175,7 @@ func TestQuickestOfMany(t *testing.T) {
 		x.quickest[netip.AddrFrom16(client)] = quickExit{"a", time.Now()}
 	}
 	ended := make(chan struct{})
-	go func() { defer close(ended); x.reconsider(time.Now()) }()
+	go func() { defer close(ended); x.reconsider(t.Context(), time.Now()) }()
 	for turns := 0; ; turns++ {
 		x.mu.Lock()
 		clients := len(x.quickest)

@@ -31,6 +31,8 @@ type WayLoad struct {
 	Bytes, Sent, Resent float64
 	// RTTUs is their round-trip time, LeastRTTUs the shortest they ever had.
 	RTTUs, LeastRTTUs float64
+	// Best says that it is the exit of the best path.
+	Best bool
 	// Waits says that one of them had more to send than the exit took, all the time.
 	Waits bool
 }

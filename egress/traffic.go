@@ -147,7 +147,7 @@ func (t *Traffic[K]) way(did FlowCount, now time.Time) {
 		if w != nil {
 			least = w.LeastRTTUs
 		}
-		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Client: did.Client, LeastRTTUs: least}}
+		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Best: !did.Moved, Client: did.Client, LeastRTTUs: least}}
 		t.ways[k] = w
 	}
 	w.Bytes += bytes

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
+)
+
+const (
+	// trialsAtOnce is how many clients are tried at a time: each wants some lookups and commands a second for every connection of its client.
+	trialsAtOnce = 16
+	// trialFlows is how many subflows of a client are looked at.
+	trialFlows = 256
+	// emptied is how many half round trips an exit's sockets may take to empty.
+	emptied = 20
+)
+
+// doubled says why an exit adds nothing to the best path's for a client; empty: that is not known. The caller has x.mu.
+func (x *exits) doubled(exit string, client netip.Addr) string {
+	if with := x.shares.Shared(exit, client); with != "" {
+		return "it shares a bottleneck with exit " + with + " on the way to this client"
+	}
+	return ""
+}
+
+// dropShared leaves one of the exits that share a bottleneck, and says whether it left out any. The caller has x.mu.
+func (x *exits) dropShared(client netip.Addr, carry map[string]bool) (dropped bool) {
+	for exit := range carry {
+		with := x.shares.Shared(exit, client)
+		if carry[with] || x.trials[client] == exit && len(carry) > 1 {
+			delete(carry, exit)
+			dropped = true
+		}
+	}
+	return dropped
+}
+
+// share finds the clients for whom exits no longer count as one, and begins trials. The caller has x.mu.
+func (x *exits) share(ctx context.Context, now time.Time) (clients []netip.Addr) {
+	tried, over := x.shares.Look(x.traffic.Loads(), now)
+	for _, client := range over {
+		x.say(fmt.Sprintf("all exits carry for %v again, to see whether they still share a bottleneck", client))
+	}
+	for _, p := range tried {
+		if _, going := x.trials[p.Client]; going || len(x.trials) == trialsAtOnce {
+			x.shares.Found(p, false, now)
+			continue
+		}
+		x.trials[p.Client] = ""
+		x.running.Go(func() { x.try(ctx, p) })
+	}
+	return over
+}
+
+// progress is what a client's flows through an exit had done.
+type progress struct {
+	bytes   map[mptcp.Ends]uint64
+	rttUs   float64 // the longest
+	waits   bool    // data waits for one of them
+	waiting bool    // for an answer, what one of them has sent
+}
+
+// progress of the client's flows through an exit.
+func (x *exits) progress(client netip.Addr, exit string) progress {
+	p := progress{bytes: map[mptcp.Ends]uint64{}}
+	for _, s := range x.mptcp.Flows(client, trialFlows) {
+		ends := s.Ends()
+		x.mu.Lock()
+		by := x.exitOf(ends.Local.Addr(), client)
+		x.mu.Unlock()
+		if stats, ok := x.flows.stats(ends); ok && by == exit {
+			p.bytes[ends] = stats.AckedBytes
+			p.rttUs = max(p.rttUs, float64(stats.SrttUs))
+			p.waits = p.waits || stats.WaitingAtNs != 0
+			p.waiting = p.waiting || stats.UnansweredAtNs != 0
+		}
+	}
+	return p
+}
+
+// sleep ends early with ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// watch says whether the round-trip times of two exits move alike.
+func (x *exits) watch(ctx context.Context, t *egress.Trial, p egress.Pair) (alike bool) {
+	for ctx.Err() == nil {
+		other, this := x.progress(p.Client, p.With), x.progress(p.Client, p.Exit)
+		if other.rttUs == 0 || this.rttUs == 0 {
+			return false
+		}
+		again, alike := t.Watch(other.rttUs, this.rttUs, other.waits && this.waits)
+		if again == 0 {
+			return alike
+		}
+		sleep(ctx, again)
+	}
+	return false
+}
+
+// part is one part of a trial. Without data that waits it tells nothing: the exit that goes on would only take over what the other had.
+func (x *exits) part(ctx context.Context, t *egress.Trial, p egress.Pair) (rate float64) {
+	x.mu.Lock()
+	x.trials[p.Client] = map[bool]string{true: p.Exit}[t.Alone()]
+	x.mu.Unlock()
+	x.mptcp.Act(p.Client)
+	for i := 0; t.Alone() && i < emptied && x.progress(p.Client, p.Exit).waiting; i++ { // what its sockets have still leaves
+		sleep(ctx, t.RTT()/2)
+	}
+	sleep(ctx, 2*t.RTT())
+	before, began := x.progress(p.Client, p.With), time.Now()
+	sleep(ctx, t.Measure())
+	after := x.progress(p.Client, p.With)
+	if !before.waits && !after.waits || ctx.Err() != nil {
+		return 0
+	}
+	for ends, n := range after.bytes {
+		if was, ok := before.bytes[ends]; ok && n >= was {
+			rate += float64(n - was)
+		}
+	}
+	return rate / time.Since(began).Seconds()
+}
+
+// try finds out whether two exits share a bottleneck on the way to a client, which takes some seconds, and acts on it.
+func (x *exits) try(ctx context.Context, p egress.Pair) {
+	t := &egress.Trial{}
+	over, shared := !x.watch(ctx, t, p), false
+	for !over {
+		over, shared = t.Add(x.part(ctx, t, p))
+	}
+	x.mu.Lock()
+	delete(x.trials, p.Client)
+	x.shares.Found(p, shared, time.Now())
+	if len(t.Times) > 0 {
+		x.say(found(p, t.Times, shared))
+	}
+	x.mu.Unlock()
+	if len(t.Times) > 0 {
+		x.mptcp.Act(p.Client)
+	}
+}
+
+func found(p egress.Pair, times []float64, shared bool) string {
+	each := make([]string, len(times))
+	for i, n := range times {
+		each[i] = fmt.Sprintf("%.2f", n)
+	}
+	what := fmt.Sprintf("on the way to %v: without %s, %s brought %s times as much", p.Client, p.Exit, p.With, strings.Join(each, ", "))
+	if shared {
+		return fmt.Sprintf("exits %s and %s share a bottleneck %s; %s stands by for this client", p.With, p.Exit, what, p.Exit)
+	}
+	return fmt.Sprintf("exits %s and %s show no bottleneck that they share %s", p.With, p.Exit, what)
+}
