@@ -154,6 +154,10 @@ struct tcp_options_received {
 	__u32 rcv_tsval; /* the peer's clock, in the last segment that had timestamps (RFC 7323) */
 };
 
+struct tcp_rack {
+	__u32 rtt_us; /* of what was acknowledged last */
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp; /* us */
@@ -190,6 +194,7 @@ struct tcp_sock {
 	__u32 reordering;
 	struct minmax rtt_min;
 	struct tcp_options_received rx_opt;
+	struct tcp_rack rack;
 	__u8 is_cwnd_limited : 1;
 	bool is_mptcp; /* a subflow; where the kernel has MPTCP */
 };

@@ -139,6 +139,14 @@ static __always_inline void notice_pause(const struct tcp_sock *tp, struct plait
 	}
 }
 
+static __always_inline void notice_rounds(struct plait_sock *s, __u32 more)
+{
+	if (s->burst_rounds <= BULK_ROUNDS << BULK_SHIFT)
+		s->burst_rounds += more;
+	if (s->burst_rounds > BULK_ROUNDS << BULK_SHIFT)
+		s->bulk = 1;
+}
+
 /* This ACK shows that the round trip has overrun a queue. */
 static __always_inline bool overran(const struct plait_sock *s, const struct rate_sample *rs)
 {
@@ -148,14 +156,9 @@ static __always_inline bool overran(const struct plait_sock *s, const struct rat
 /* Who overruns the queue in one round trip after the other is limited by the path, and too fast for it, as many bursts at once are: such a round counts as eight. */
 static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *s, const struct rate_sample *rs)
 {
-	if (s->burst_rounds <= BULK_ROUNDS << BULK_SHIFT) {
-		if (s->round_start)
-			s->burst_rounds += 1 << BULK_SHIFT;
-		if (overran(s, rs))
-			s->burst_rounds += BULK_OVERRUN << BULK_SHIFT;
-	}
+	notice_rounds(s, (s->round_start + BULK_OVERRUN * overran(s, rs)) << BULK_SHIFT);
 	/* One that was taken in the middle of a transfer has no beginning (burst_start_us), and is known by its rounds alone. */
-	if (!s->bulk && (s->burst_rounds > BULK_ROUNDS << BULK_SHIFT || (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)))
+	if (s->burst_start_us && tp->snd_una - s->burst_seq > BULK_BYTES)
 		s->bulk = 1;
 }
 

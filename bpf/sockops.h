@@ -84,12 +84,27 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 	return 1;
 }
 
-static __always_inline void retransmitted(struct bpf_sock_ops *ctx, struct plait_sock *s)
+static __always_inline void retransmitted(struct bpf_sock_ops *ctx, const struct tcp_sock *tp, struct plait_sock *s)
 {
+	if (s->kind == SOCK_OBSERVED) /* of a managed one, measure() knows it */
+		s->gathered.rtt_at_loss_us = tp->rack.rtt_us;
 	if (s->run_segments && ctx->args[0] != s->run_end)
 		run_ends(s);
 	s->run_segments += ctx->args[1];
 	s->run_end = ctx->args[0] + ctx->args[1] * ctx->mss_cache;
+}
+
+/* Nobody sees when an observed connection has nothing on the way; but where the kernel's round trip is over later than one takes, it paused. Its bytes do not count, as no beginning is known. */
+static __always_inline void observed_round(const struct tcp_sock *tp, struct plait_sock *s)
+{
+	__u64 due_us = s->idle_since_us + srtt_us(tp) + (srtt_us(tp) >> 2); /* a queue that grows is no pause */
+
+	if (s->idle_since_us && tp->tcp_mstamp > due_us) {
+		s->idle_since_us = due_us;
+		notice_pause(tp, s);
+	}
+	s->idle_since_us = tp->tcp_mstamp;
+	notice_rounds(s, 1 << BULK_SHIFT);
 }
 
 SEC("sockops")
@@ -111,12 +126,14 @@ int plait_sockops(struct bpf_sock_ops *ctx)
 	if (!s)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_RETRANS_CB) {
-		retransmitted(ctx, s);
+		retransmitted(ctx, tp, s);
 	} else if (ctx->op == BPF_SOCK_OPS_RTT_CB) { /* once in a round trip */
-		if (s->later)
+		if (s->later) {
 			take_later(ctx, sk, s);
-		else if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s)))
+		} else if (s->kind == SOCK_OBSERVED && (!outdated(s) || revise(sk, s))) {
+			observed_round(tp, s);
 			sample_send(sk, s, false);
+		}
 	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == TCP_CLOSE && s->kind == SOCK_OBSERVED) {
 		sample_send(sk, s, true); /* of a managed one, plait_release does it */
 	}
