@@ -284,6 +284,55 @@ func testDialTriesEachAddress(t *testing.T, over Carrier) {
 	}
 }
 
+// slowly hands on what comes to an address, each way so much later, and says where it listens.
+func slowly(t *testing.T, to string, delay time.Duration) (at string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	way := func(from, to net.Conn) {
+		defer to.Close()
+		for b := make([]byte, 1<<16); ; {
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			late := bytes.Clone(b[:n])
+			time.AfterFunc(delay, func() { _, _ = to.Write(late) }) // a handshake's messages are far apart
+		}
+	}
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if far, err := net.Dial("tcp", to); err == nil {
+				go way(near, far)
+				go way(far, near)
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Over a satellite or behind a full queue two round trips take more than the first attempt has.
+func TestDialSlowLink(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, slowly(t, l.Addr().String(), 700*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	near.Abort()
+}
+
 func TestStrangersAreRefused(t *testing.T) { overEach(t, testStrangersAreRefused) }
 
 func testStrangersAreRefused(t *testing.T, over Carrier) {

@@ -22,6 +22,9 @@ const (
 	rivalAfter = 500 * time.Millisecond
 	// connectTime is the least time an attempt gets: less than TCP's first retransmission of a SYN (1 s, RFC 6298) would help nothing.
 	connectTime = time.Second
+	// slowTries is how often a pair that does not answer in time is tried, each time for longer, before there is no hope for it: a link may need seconds for the three
+	// round trips, behind a full queue or over a satellite.
+	slowTries = 2
 	// connectTimeMax and pauseMax are what attempts and the pauses between them grow to while a pair has never worked.
 	connectTimeMax = 10 * time.Second
 	pauseMax       = 30 * time.Second
@@ -282,12 +285,22 @@ func (d *dialer) retry() {
 	}
 }
 
-// state reports whether there was a path ever, and whether every pair has failed, at each of its addresses.
+// late says whether an attempt ended because no answer came in its time.
+func late(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// state reports whether there was a path ever, and whether every pair has failed, at each of its addresses, as often as it is tried.
 func (d *dialer) state() (created, hopeless bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range d.targets {
-		if t.failed < len(t.tries) {
+		tries := len(t.tries)
+		if late(t.err) {
+			tries *= slowTries
+		}
+		if t.failed < tries {
 			return d.created, false
 		}
 	}
@@ -381,7 +394,7 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 // patience is how long an attempt may take.
 func (d *dialer) patience(last *path, rounds int) time.Duration {
 	if last == nil {
-		return min(connectTimeMax, 2*connectTime<<min(rounds, 10))
+		return min(connectTimeMax, 2*connectTime<<min(2*rounds, 10))
 	}
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
