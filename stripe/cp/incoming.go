@@ -51,7 +51,7 @@ func (in *incoming) keep(there io.Reader) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
-	if in.isNew = rc.fresh[path.Dir(in.name)] || isAbsent(rc.absent, in.entry); !in.isNew {
+	if in.isNew = rc.dirs[path.Dir(in.name)].fresh || isAbsent(rc.absent, in.entry); !in.isNew {
 		if there, err := rc.look(in); err != nil || there {
 			in.drop(there)
 			if err != nil {

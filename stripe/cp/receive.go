@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -26,8 +27,7 @@ type receiver struct {
 
 	open    map[uint64]*incoming // files that are wanted
 	current *incoming            // the one whose data comes
-	dirs    []entry              // whose modes and times are set at the end
-	fresh   map[string]bool      // directories that were made: there is nothing in them to go on from
+	dirs    map[string]directory // by name; what a sender tells twice takes no more room
 	lost    string               // the last directory that could not be made
 	asking  lastFolder           // of the last entry
 	writing lastFolder           // of the last file that came
@@ -39,9 +39,16 @@ type receiver struct {
 	failed  chan error // what ends everything, whoever meets it first
 }
 
+// directory is one whose mode and time are set at the end. A fresh one was made: there is nothing in it to go on from.
+type directory struct {
+	mode  fs.FileMode
+	mtime int64 // nanoseconds since 1970
+	fresh bool
+}
+
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
-	rc := &receiver{s: s, absent: r.Absent, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, fresh: map[string]bool{}}
+	rc := &receiver{s: s, absent: r.Absent, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, dirs: map[string]directory{}}
 	var err error
 	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
 		return rc.end(r.To, err)
@@ -192,7 +199,7 @@ func (rc *receiver) take(kind byte, body []byte) error {
 
 // takeEntry makes what is complete at once, and asks for a file's data.
 func (rc *receiver) takeEntry(e entry) error {
-	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || e.Path != "" && !filepath.IsLocal(e.Path) {
+	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || e.Path != "" && !filepath.IsLocal(e.Path) || e.Kind != isLink && e.Target != "" {
 		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
 	}
 	rc.lastID = e.ID
@@ -256,7 +263,7 @@ func (rc *receiver) leave(e entry) error {
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
 	err := rc.root.Mkdir(name, 0o700)
-	rc.fresh[name] = err == nil
+	made := directory{mode: fs.FileMode(e.Mode), mtime: e.MTime, fresh: err == nil}
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
 		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
@@ -270,23 +277,23 @@ func (rc *receiver) makeDir(name string, e entry) error {
 		}
 	}
 	if err == nil && name != "." {
-		e.Path = name
-		rc.dirs = append(rc.dirs, e)
+		rc.dirs[name] = made
 	}
 	return err
 }
 
 // finishDirs gives directories their modes and times, inner ones first.
 func (rc *receiver) finishDirs() error {
-	for _, d := range slices.Backward(rc.dirs) {
-		err := rc.root.Chmod(d.Path, fs.FileMode(d.Mode))
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(rc.dirs))) { // a directory's name begins those of what is in it
+		d := rc.dirs[name]
+		err := rc.root.Chmod(name, d.mode)
 		if err == nil {
-			err = rc.root.Chtimes(d.Path, time.Time{}, time.Unix(0, d.MTime))
+			err = rc.root.Chtimes(name, time.Time{}, time.Unix(0, d.mtime))
 		}
 		if err == nil {
 			continue
 		}
-		if err := rc.tell(problem{Path: filepath.Join(rc.root.Name(), d.Path), Why: "mode and time are not set: " + cause(err)}); err != nil {
+		if err := rc.tell(problem{Path: filepath.Join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)}); err != nil {
 			return err
 		}
 	}
