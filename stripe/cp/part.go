@@ -57,7 +57,7 @@ func openPart(dir *folder, file string, flags int) (*part, error) {
 		case locked == nil:
 			return nil, fmt.Errorf("%s is no file, or not the one that is opened by this name; remove it", name)
 		default:
-			return nil, errors.New("another copy writes this file now; wait until it has ended")
+			return nil, errors.New("another copy writes this file now; if it was interrupted, its end on that host (plait stripe serve) gives up within 4 minutes: wait for that, or end it")
 		}
 	}
 }
