@@ -98,9 +98,10 @@ type (
 	Latency = PlaitPlaitLatency
 	// Sample is one report about a socket.
 	Sample = PlaitPlaitSample
-	// Question names a connection, Answer is what the kernel half knows of it.
+	// Question names a connection.
 	Question = PlaitPlaitQuestion
-	Answer   = PlaitPlaitAnswer
+	// Answer is what the kernel half knows of it.
+	Answer = PlaitPlaitAnswer
 	// Flow is which connection a sample or an answer is about.
 	Flow = PlaitPlaitFlow
 	// Counters of the kernel half since it was loaded.

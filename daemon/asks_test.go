@@ -63,5 +63,8 @@ func TestAsks(t *testing.T) {
 	h.uses("asks, after down", asks, systemDefault, systemDefault)
 	h.uses("by route, after down", byRoute, systemDefault, systemDefault)
 	h.uses("by a route that locks it, after down", locked, systemDefault, bpf.Name) // nobody may change it, plait neither
+	if left := h.cleanup(p); left.Connections != 0 || left.Kept != 1 {
+		t.Errorf("another plait down says %+v, want that one is kept", left)
+	}
 	h.uses("by route, new", routed(), systemDefault, systemDefault)
 }

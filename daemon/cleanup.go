@@ -88,39 +88,38 @@ func takeBack(k *route.Kernel, saved string) error {
 
 // Left is what a plait that was killed had left.
 type Left struct {
-	Connections uint64 // that still had its congestion control
+	Connections uint64 // that still had its congestion control, and return
+	Kept        uint64 // that the kernel does not let go, as where a route locks the congestion control
 	Exits       int    // changes of routes, rules and addresses it took to remove its exits
 }
 
-// releaseLeft returns the connections that still have the congestion control of a plait that was killed. The kernel keeps that working for them without a name or a
+// release returns the connections that still have the congestion control of a plait that was killed. The kernel keeps that working for them without a name or a
 // daemon, and those that send nothing do not notice. The caller has asked for the name: nobody has it.
-func releaseLeft() (back uint64, err error) {
+func (l *Left) release() error {
 	spec, _, err := bpf.Load()
 	if err != nil {
-		return 0, nil // a host without what plait needs has had none
+		return nil // a host without what plait needs has had none
 	}
 	delete(spec.Maps, bpf.Name) // before Linux 6.4 to load it is to register it
 	spec.Programs = map[string]*ebpf.ProgramSpec{passProgram: spec.Programs[passProgram]}
 	name, err := fallback()
 	if err != nil {
-		return 0, fmt.Errorf("return the connections of a plait that was killed: %w", err)
+		return fmt.Errorf("return the connections of a plait that was killed: %w", err)
 	}
 	k := &kernel{takes: true, linked: true, control: bpf.Control{Fallback: name}}
 	if k.Collection, err = ebpf.NewCollection(spec); err != nil {
-		return 0, fmt.Errorf("load the program that returns the connections of a plait that was killed: %w", refused(err))
+		return fmt.Errorf("load the program that returns the connections of a plait that was killed: %w", refused(err))
 	}
 	defer k.Close()
 	if err := k.beat(0); err != nil {
-		return 0, err
+		return err
 	}
 	if err := k.pass(passRelease); err != nil {
-		return 0, fmt.Errorf("return the connections of a plait that was killed: %w", err)
+		return fmt.Errorf("return the connections of a plait that was killed: %w", err)
 	}
 	c, err := k.counters()
-	if err == nil && c.Refused > 0 {
-		err = fmt.Errorf("return the connections of a plait that was killed: the kernel refused %d of %d; they return when they send", c.Refused, c.Refused+c.FellBack)
-	}
-	return c.FellBack, err
+	l.Connections, l.Kept = c.FellBack, c.Refused
+	return err
 }
 
 // Cleanup removes what a plait with this control socket has left that was killed, and says what that was. What the lever egress left stays if exits is false,
@@ -134,7 +133,7 @@ func Cleanup(control string, exits bool) (left Left, err error) {
 	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
 		return left, err
 	}
-	left.Connections, err = releaseLeft()
+	err = left.release()
 	if noExits() {
 		return left, err
 	}

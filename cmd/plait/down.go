@@ -59,6 +59,9 @@ func newDown() *cobra.Command {
 			if left.Connections > 0 {
 				fmt.Fprintf(out, "  %d connections that a plait that was killed had left are back on the system's default\n", left.Connections)
 			}
+			if left.Kept > 0 {
+				fmt.Fprintf(out, "  %d connections keep the congestion control plait until they end: the kernel refuses to change it, as where a route locks it\n", left.Kept)
+			}
 			if left.Exits > 0 {
 				fmt.Fprintf(out, "  what a plait that was killed had left is removed, in %d changes of routes, rules and addresses\n", left.Exits)
 			}
