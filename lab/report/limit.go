@@ -24,7 +24,7 @@ func (s source) limits(point int, variant, owner, metric string) []limit {
 		if at, ok := s.table.Find(b.Params); b.Invalid != "" || !ok || at != point {
 			continue
 		}
-		left, right, ok := strings.Cut(b.Expression, " "+b.Operator+" ")
+		left, right, ok := strings.Cut(b.Expression, b.Operator)
 		switch {
 		case !ok || s.alone(left) && s.alone(right): // both are drawn anyway
 		case isMetric(left, variant, owner, metric):
@@ -38,7 +38,8 @@ func (s source) limits(point int, variant, owner, metric string) []limit {
 
 // alone reports whether an expression is some variant's metric and nothing else.
 func (s source) alone(expression string) bool {
-	variant, _, _ := strings.Cut(strings.TrimSpace(expression), ".")
+	expression = strings.TrimSpace(expression)
+	variant, _, _ := strings.Cut(expression, ".")
 	return slices.Contains(s.table.Variants, variant) && !strings.ContainsAny(expression, " *+/()")
 }
 
@@ -52,10 +53,13 @@ func (s source) published(point int, variant, owner, metric string) (result.Publ
 	return result.Published{}, false
 }
 
-// isMetric reports whether an expression is just this metric, as variant.metric or variant.owner.metric.
+// onlyVariant is the name of the one that a file without variants has.
+const onlyVariant = "run"
+
+// isMetric reports whether an expression is just this metric, as variant.metric or variant.owner.metric, or owner.metric in a file without variants.
 func isMetric(expression, variant, owner, metric string) bool {
 	expression = strings.TrimSpace(expression)
-	return expression == variant+"."+metric || expression == variant+"."+owner+"."+metric
+	return expression == variant+"."+metric || expression == variant+"."+owner+"."+metric || variant == onlyVariant && expression == owner+"."+metric
 }
 
 // sign writes an operator the way people do.

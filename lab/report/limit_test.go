@@ -24,6 +24,10 @@ func TestLimits(t *testing.T) {
 	if got := s.limits(1, "b", "app", "p50_ms"); !reflect.DeepEqual(got, want) {
 		t.Errorf("limits = %v, want %v", got, want)
 	}
+	s.file.Bounds = []result.Bound{{Expression: "app.p50_ms>=8", Operator: ">=", Params: x, Left: 7, Right: 8}}
+	if got := s.limits(1, "run", "app", "p50_ms"); !reflect.DeepEqual(got, []limit{{">=", 8, false}}) {
+		t.Errorf("without variants: limits = %v", got)
+	}
 	if p, ok := s.published(0, "a", "app", "p50_ms"); !ok || p.Published != 4 {
 		t.Errorf("published = %v, %v", p, ok)
 	}
