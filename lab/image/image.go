@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // DefaultKernel is the generation experiments run on unless they say otherwise.
@@ -81,7 +83,8 @@ func mmdebstrapArguments(kernel, archive string) []string {
 			"printf 'Package: *\nPin: release n=" + suite.release + "\nPin-Priority: -1\n\nPackage: " + suite.pins + "\nPin: release n=" + suite.release + "\nPin-Priority: 1001\n' > /etc/apt/preferences.d/kernel && " +
 			"apt-get update -qq && " + hook
 	}
-	return append(args, "--customize-hook=chroot \"$1\" sh -ec '"+strings.ReplaceAll(hook, "'", `'\''`)+"'",
+	return append(args, `--customize-hook=rm -f "$1"/etc/ssh/ssh_host_*`, // made at random; two images are to be the same
+		"--customize-hook=chroot \"$1\" sh -ec '"+strings.ReplaceAll(hook, "'", `'\''`)+"'",
 		"--include="+strings.Join(packages, ","), "trixie", archive)
 }
 
@@ -109,6 +112,9 @@ func Build(ctx context.Context, cache, kernel string) (Image, error) {
 	archive := filepath.Join(temp, "root.tar")
 	cmd := exec.CommandContext(ctx, "mmdebstrap", mmdebstrapArguments(kernel, archive)...)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1767225600", "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt must not end its helpers while it needs them to unmount
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
 	var complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &complaint, &complaint
 	if err := cmd.Run(); err != nil {
