@@ -73,7 +73,7 @@ func newLabRun() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.group, "group", "", "run all of plait's own experiments of this `group`")
+	c.Flags().StringVar(&f.group, "group", "", "run plait's own experiments of this `group`, or those of the given files that are in it")
 	completeFlag(c, "group", groups)
 	c.Flags().BoolVar(&f.all, "all", false, "run all of plait's own experiments")
 	return c
@@ -84,16 +84,23 @@ func (f *runFlags) choose(args []string) ([]string, error) {
 	if f.group == "" && !f.all && len(args) == 0 {
 		return nil, errors.New("run: no experiment given; name one, a file, --group or --all (see `plait lab list`)")
 	}
+	if f.group != "" && len(args) > 0 {
+		return args, nil // loadAll takes those that are in it
+	}
 	names := slices.Clone(args)
 	for _, e := range experiment.List() {
 		if (f.all || e.Group == f.group) && !slices.Contains(args, e.Name) {
 			names = append(names, e.Name)
 		}
 	}
-	if f.group != "" && len(names) == len(args) {
-		return nil, fmt.Errorf("run: no experiment is in group %q; see `plait lab list`", f.group)
+	if f.group != "" && len(names) == 0 {
+		return nil, f.noneInGroup()
 	}
 	return names, nil
+}
+
+func (f *runFlags) noneInGroup() error {
+	return fmt.Errorf("run: no experiment is in group %q; see `plait lab list`", f.group)
 }
 
 // loaded is an experiment and how it was named on the command line.
@@ -139,12 +146,18 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 			problems = errors.Join(problems, err)
 			continue
 		}
+		if f.group != "" && e.Spec.Group != f.group {
+			continue
+		}
 		for _, other := range all {
 			if other.Spec.Name == e.Spec.Name {
 				problems = errors.Join(problems, fmt.Errorf("run: %s and %s are both named %s: run them one by one", other.named, name, e.Spec.Name))
 			}
 		}
 		all = append(all, loaded{e, name})
+	}
+	if problems == nil && len(all) == 0 && f.group != "" {
+		problems = f.noneInGroup()
 	}
 	return all, problems
 }
