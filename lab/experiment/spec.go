@@ -51,7 +51,7 @@ type Spec struct {
 	Timeline []Event `json:"timeline,omitempty"`
 	// Measure says what is recorded beyond each application's own metrics.
 	Measure Measure `json:"measure,omitempty"`
-	// DurationS ends the cell after this many seconds of virtual time; without it the cell ends with its last application or event of the timeline, whichever is later.
+	// DurationS is the longest a cell may take, in seconds of virtual time: it ends with its last application or event of the timeline, whichever is later, or then. Without applications it lasts that long.
 	DurationS float64 `json:"duration_s,omitempty" jsonschema:"exclusiveMinimum=0,maximum=86400"`
 	// Bounds decide: the run fails (exit status 1) if one does not hold.
 	Bounds []Bound `json:"bounds,omitempty"`
@@ -255,7 +255,7 @@ type App struct {
 	FromLink string `json:"from_link,omitempty"`
 	// ToLink is the link whose address of the receiver is used. Default: what routing gives.
 	ToLink string `json:"to_link,omitempty"`
-	// Family is 6 or 4.
+	// Family is 6 or 4. The routers of a topology speak BGP for IPv6: IPv4 gets no further than to a neighbour, unless commands of the nodes route it.
 	Family int `json:"family,omitempty" jsonschema:"enum=4,enum=6,default=6"`
 	// Protocol of the connection.
 	Protocol string `json:"protocol,omitempty" jsonschema:"enum=tcp,enum=mptcp,enum=sctp,default=tcp"`
