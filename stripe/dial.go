@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -45,7 +44,8 @@ type dialer struct {
 	created bool   // the listener knows the session
 	paths   uint32 // numbers given
 	targets map[pair]*target
-	missing map[string]string // links that are named and cannot be tried, and why
+	wanted  map[string]bool   // links that are named, or have had a path
+	missing map[string]string // those that cannot be tried, and why
 }
 
 // target is a pair that is to have a path.
@@ -77,7 +77,10 @@ func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, missing: map[string]string{}}
+	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, wanted: map[string]bool{}, missing: map[string]string{}}
+	for name := range cfg.Links {
+		d.wanted[name] = true
+	}
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, err
@@ -221,7 +224,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	now := time.Now()
 	d.missing = map[string]string{}
 	wanted, all := map[pair]way{}, ways(links, d.peers())
-	for name := range d.cfg.Links {
+	for name := range d.wanted {
 		begins := func(w way) bool { return w.link == name }
 		switch {
 		case !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }):
@@ -307,45 +310,6 @@ func (d *dialer) state() (created, hopeless bool) {
 	return d.created, true
 }
 
-// errors joins why pairs have no path.
-func (d *dialer) errors() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var all []error
-	for _, name := range slices.Sorted(maps.Keys(d.missing)) {
-		all = append(all, fmt.Errorf("link %s: %s", name, d.missing[name]))
-	}
-	for p, t := range d.targets {
-		if t.err != nil {
-			all = append(all, fmt.Errorf("link %s: %w", p.link, t.err))
-		}
-	}
-	if len(all) == 0 {
-		return errors.New("no link of this host has an address of the same family as the peer's")
-	}
-	return errors.Join(all...)
-}
-
-// failures tells why links have no path, by name. Those with one are left out.
-func (d *dialer) failures() map[string]string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	out := maps.Clone(d.missing)
-	for p, t := range d.targets {
-		if !t.works && t.err != nil {
-			out[p.link] = t.err.Error()
-		}
-	}
-	for p, t := range d.targets {
-		if t.works {
-			delete(out, p.link)
-		}
-	}
-	return out
-}
-
-var errLinkGone = errors.New("the link or its address is gone")
-
 // runPair keeps a path between a pair until ctx ends.
 func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 	worked := false
@@ -358,10 +322,10 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 			break
 		}
 		d.mu.Lock()
-		t.err, t.works = err, err == nil
+		t.err, t.works = d.cfg.Carrier.explain(to.to, err), err == nil
 		pause := pauseAgain
 		if err == nil {
-			t.path, t.failed, worked = p, 0, true
+			t.path, t.failed, worked, d.wanted[between.link] = p, 0, true, true
 		} else if t.failed++; !worked && t.failed%len(t.tries) != 0 {
 			pause = 0 // another address may do
 		} else if !worked {
@@ -371,9 +335,7 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 		d.changed.signal()
 		if err == nil {
 			p.untilSilent(ctx)
-			d.mu.Lock()
-			t.works, t.since = false, time.Now()
-			d.mu.Unlock()
+			d.lose(t)
 			continue
 		}
 		select {
@@ -388,6 +350,23 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 		if t.path != nil {
 			t.path.end(errLinkGone)
 		}
+	}
+}
+
+// lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
+func (d *dialer) lose(t *target) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.c.done:
+		return
+	default:
+	}
+	t.works, t.since = false, time.Now()
+	select {
+	case <-t.path.done:
+		t.err = errPathLost
+	default: // it is silent
 	}
 }
 

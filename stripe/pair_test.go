@@ -1,9 +1,13 @@
 package stripe
 
 import (
+	"maps"
+	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -62,9 +66,34 @@ func TestListenerTellsNonsense(t *testing.T) {
 
 // A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.
 func TestNoAddressOfTheFamily(t *testing.T) {
-	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, hosts: []Peer{{"host", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
+	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, wanted: map[string]bool{"wwan0": true}, hosts: []Peer{{"host", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
 	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
 	if got := d.failures()["wwan0"]; !strings.Contains(got, "same family") {
 		t.Errorf("wwan0: %q", got)
+	}
+}
+
+// A link without a path has a reason, in words that do not depend on the order of a map; one that works over another pair has none.
+func TestReasons(t *testing.T) {
+	to := netip.MustParseAddrPort("192.0.2.1:7")
+	explained := func(err error) *target {
+		return &target{err: TCP.explain(to, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: err})}
+	}
+	d := &dialer{missing: map[string]string{}, targets: map[pair]*target{
+		{"new", "x"}:  {},
+		{"late", "x"}: explained(os.ErrDeadlineExceeded), {"late", "y"}: explained(syscall.EHOSTUNREACH), {"late", "w"}: {},
+		{"far", "x"}: explained(syscall.ENETUNREACH), {"shut", "x"}: explained(syscall.ECONNREFUSED),
+		{"good", "x"}: explained(syscall.ECONNREFUSED), {"good", "y"}: {works: true},
+	}}
+	want := map[string]string{
+		"new":  NotYet,
+		"late": "no answer from the server over this link (tried 192.0.2.1:7): a firewall may block TCP, or the link leads elsewhere",
+		"far":  "no route to the server over this link (tried 192.0.2.1:7)",
+		"shut": "refused by the server over this link: nothing listens at 192.0.2.1:7, or a firewall refuses TCP",
+	}
+	for range 20 {
+		if got := d.failures(); !maps.Equal(got, want) {
+			t.Fatalf("%q, want %q", got, want)
+		}
 	}
 }

@@ -189,7 +189,7 @@ func connectSCTP(ctx context.Context, from source, to netip.AddrPort) (*net.TCPC
 	}
 	switch {
 	case errors.Is(refused, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("no answer over SCTP from %v: NATs and most firewalls let none through; carrier %s gets through more often: %w", to, TCP, refused)
+		return nil, &reason{fmt.Sprintf("no answer over SCTP from %v: NATs and most firewalls let none through; carrier %s gets through more often", to, TCP), refused}
 	case refused != nil:
 		return nil, fmt.Errorf("connect to %v over SCTP: %w", to, refused)
 	}

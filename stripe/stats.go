@@ -16,8 +16,11 @@ type LinkStats struct {
 	SendBps       float64 // bits per second, averaged over about a second
 	ReceiveBps    float64 // the same
 	Paths         []PathStats
-	Error         string `json:",omitempty"` // why it has no path, in words
+	Error         string `json:",omitempty"` // why it is not used, in words; at the end, why it was not by then
 }
+
+// NotYet is LinkStats.Error of a link that is still tried for the first time.
+const NotYet = "no answer yet"
 
 // PathStats is what one path does.
 type PathStats struct {
@@ -61,9 +64,7 @@ func (c *Conn) Stats() []LinkStats {
 		if links[name] == nil {
 			links[name] = &LinkStats{Name: name}
 		}
-		if l := links[name]; c.err == nil || l.SentBytes+l.ReceivedBytes == 0 { // at the end, no link has a path
-			l.Error = why
-		}
+		links[name].Error = why
 	}
 	out := make([]LinkStats, 0, len(links))
 	for _, l := range links {
