@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/netns"
+	"plait.dev/plait/stripe"
 )
 
 // hosts are two, joined by two links.
@@ -123,5 +125,41 @@ func TestHostCopiesOverBothLinks(t *testing.T) {
 		if len(end.Links) != 2 {
 			t.Errorf("%s: %d links", name, len(end.Links))
 		}
+	}
+}
+
+// A link that cannot be used is in the last report with its reason: one that has not answered by then, and one that was lost on the way.
+func TestHostTellsLinksNotUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes   int
+		how     []string      // done to n1
+		during  time.Duration // 0: done before the copy
+		carried bool
+		want    string
+	}{
+		"silent": {1000, []string{"neigh", "replace", "10.79.1.2", "lladdr", "02:00:00:00:00:01", "dev", "n1"}, 0, false, stripe.NotYet},
+		"down":   {8e6, []string{"link", "set", "n1", "down"}, time.Second, true, "it is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHosts(t, "20mbit")
+			dir := t.TempDir()
+			random(t, filepath.Join(dir, "file"), c.bytes)
+			done := make(chan error, 1)
+			time.AfterFunc(c.during, func() { done <- exec.Command("ip", append([]string{"-n", h.near}, c.how...)...).Run() })
+			if c.during == 0 {
+				done <- <-done
+			}
+			end, _ := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(end.Links, func(l stripe.LinkStats) bool { return l.Name == "n1" })
+			if i < 0 || end.Links[i].SentBytes > 0 != c.carried || !strings.Contains(end.Links[i].Error, c.want) {
+				t.Errorf("%+v; want n1 with %q, and that it has carried: %v", end.Links, c.want, c.carried)
+			}
+			if n := slices.IndexFunc(end.Links, func(l stripe.LinkStats) bool { return l.Name == "n0" && l.Error == "" }); n < 0 {
+				t.Errorf("%+v; n0 works until the end", end.Links)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ type Text struct {
 
 	mu      sync.Mutex
 	started time.Time
-	told    map[string]string // last words about a link
+	told    map[string]string // what is known about a link, once it could not be used
 	drawn   bool
 	watched *stripe.Conn
 }
@@ -94,7 +95,7 @@ func (t *Text) Progress(s Snapshot) {
 		t.started = time.Now()
 	}
 	if time.Since(t.started) >= linkGrace {
-		t.tellLinks(s)
+		t.tellLinks(settled(s.Links), false)
 	}
 	if t.Columns == nil || t.Quiet {
 		return
@@ -125,28 +126,37 @@ func (t *Text) Progress(s Snapshot) {
 // linkGrace is how long a link may take before its want of a path is told, unless the connection ends before.
 const linkGrace = 3 * time.Second
 
-// tellLinks says when a link that was asked for cannot be used, and when it can again.
-func (t *Text) tellLinks(s Snapshot) {
+// linkSpent is what is said of a link then. The next run counts anew.
+const linkSpent = "has reached its cap, which is for one run, and is used no more"
+
+// settled leaves out links that are still tried for the first time: a proxy's connections, for one, are often over before.
+func settled(links []stripe.LinkStats) []stripe.LinkStats {
+	return slices.DeleteFunc(slices.Clone(links), func(l stripe.LinkStats) bool { return l.Error == stripe.NotYet })
+}
+
+// tellLinks says when a link that was asked for, or has carried something, cannot be used, and, before the end, when it can again. It says so once
+// for as long as that lasts: the reason is of the address tried last, of which there may be several.
+func (t *Text) tellLinks(links []stripe.LinkStats, over bool) {
 	if t.told == nil {
 		t.told = map[string]string{}
 	}
-	for _, l := range s.Links {
-		if !t.Named[l.Name] {
+	for _, l := range links {
+		before := t.told[l.Name]
+		if !t.Named[l.Name] && l.SentBytes+l.ReceivedBytes == 0 && before == "" {
 			continue
 		}
-		words := ""
+		now, why := before, ""
 		switch {
 		case len(l.Paths) > 0 && l.Paths[0].State == stripe.Spent:
-			words = "has reached its cap, and is used no more"
-		case len(l.Paths) == 0 && l.Error != "":
-			words = "is not used: " + l.Error
+			now = linkSpent
+		case l.Error != "" && before != linkSpent:
+			now, why = "is not used", ": "+l.Error
+		case l.Error == "" && len(l.Paths) > 0 && before != "" && !over:
+			now = "is used again"
 		}
-		if before, known := t.told[l.Name]; before != words {
-			t.told[l.Name] = words
-			if words == "" && known {
-				words = "is used again"
-			}
-			t.line("plait: link " + l.Name + " " + words)
+		if now != before {
+			t.told[l.Name] = now
+			t.line("plait: link " + l.Name + " " + now + why)
 		}
 	}
 }
@@ -169,7 +179,7 @@ func (t *Text) Watch(c *stripe.Conn) {
 		t.mu.Lock()
 		newest := t.watched == c
 		if newest && over {
-			t.tellLinks(s)
+			t.tellLinks(settled(s.Links), true)
 		}
 		t.mu.Unlock()
 		if !newest || over {
@@ -183,12 +193,18 @@ func (t *Text) Watch(c *stripe.Conn) {
 func (t *Text) End(s Snapshot, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.Quiet || s.Seconds == 0 {
+	if s.Seconds == 0 {
+		return
+	}
+	if t.Quiet { // otherwise the last line says it
+		t.tellLinks(s.Links, true)
 		return
 	}
 	var by []string
 	for _, l := range s.Links {
 		switch n := l.SentBytes + l.ReceivedBytes; {
+		case n > 0 && l.Error != "":
+			by = append(by, fmt.Sprintf("%s %s (no longer used: %s)", l.Name, size(int64(n)), l.Error))
 		case n > 0:
 			by = append(by, fmt.Sprintf("%s %s", l.Name, size(int64(n))))
 		case l.Error != "":

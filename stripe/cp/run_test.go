@@ -151,8 +151,48 @@ func TestText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	out.Reset()
+	s.Links[1].Error = "no route to 192.0.2.2" // another address was tried
+	text.Progress(s)
+	if got := out.String(); strings.Contains(got, "plait:") {
+		t.Errorf("told again: %q", got)
+	}
+	out.Reset()
 	text.End(s, nil)
-	if got, want := out.String(), "\r\x1b[Kfiles copied: 1 (1.0 GB in 8.0 s, 1.0 Gbit/s), there before: 0, problems: 0; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.1)\n"; got != want {
+	if got, want := out.String(), "\r\x1b[Kfiles copied: 1 (1.0 GB in 8.0 s, 1.0 Gbit/s), there before: 0, problems: 0; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.2)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What is said of links as they come and go: those that were asked for by name, and those that have carried something.
+func TestTellLinks(t *testing.T) {
+	works := []stripe.PathStats{{State: stripe.Working}}
+	spent := []stripe.PathStats{{State: stripe.Spent}}
+	link := func(sent uint64, err string, paths []stripe.PathStats) stripe.LinkStats {
+		return stripe.LinkStats{Name: "wwan0", SentBytes: sent, Error: err, Paths: paths}
+	}
+	for name, c := range map[string]struct {
+		named bool
+		links []stripe.LinkStats // one after the other; the last one is the end's
+		want  string
+	}{
+		"never worked":              {true, []stripe.LinkStats{link(0, "a", nil), link(0, "b", nil), link(0, "a", nil)}, "wwan0 is not used: a\n"},
+		"not asked for":             {false, []stripe.LinkStats{link(0, "a", nil), link(0, "a", nil)}, ""},
+		"lost, not asked for":       {false, []stripe.LinkStats{link(1, "", works), link(1, "a", nil), link(1, "", works), link(2, "", nil)}, "wwan0 is not used: a\nwwan0 is used again\n"},
+		"lost at the end":           {false, []stripe.LinkStats{link(1, "", works), link(1, "a", nil)}, "wwan0 is not used: a\n"},
+		"an answer at the end only": {true, []stripe.LinkStats{link(0, "a", nil), link(0, "", works)}, "wwan0 is not used: a\n"},
+		"not yet":                   {true, []stripe.LinkStats{link(0, stripe.NotYet, nil), link(0, "", works), link(1, "", nil)}, ""},
+		"not by the end":            {true, []stripe.LinkStats{link(0, stripe.NotYet, nil), link(0, stripe.NotYet, nil)}, "wwan0 is not used: no answer yet\n"},
+		"spent":                     {true, []stripe.LinkStats{link(1, "", works), link(2, "", spent), link(2, "", nil), link(2, "it has reached its cap", nil), link(2, "", nil)}, "wwan0 " + linkSpent + "\n"},
+	} {
+		var out strings.Builder
+		text := &Text{Out: &out, Named: map[string]bool{"wwan0": c.named}, Quiet: true, started: time.Now().Add(-linkGrace)}
+		last := len(c.links) - 1
+		for _, l := range c.links[:last] {
+			text.Progress(Snapshot{Links: []stripe.LinkStats{l}})
+		}
+		text.End(Snapshot{Seconds: 1, Links: c.links[last:]}, nil)
+		if got := strings.ReplaceAll(out.String(), "plait: link ", ""); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
