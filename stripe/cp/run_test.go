@@ -2,6 +2,7 @@ package cp
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +67,9 @@ func TestWatch(t *testing.T) {
 		if early == 0 {
 			conn.Abort()
 		}
+		limit := time.AfterFunc(10*time.Second, func() { out.CloseWithError(errors.New("nothing is said")) })
 		line, err := bufio.NewReader(said).ReadString('\n')
+		limit.Stop()
 		if !strings.HasPrefix(line, "plait: link gone0 is not used: ") {
 			t.Errorf("%s: %q, %v", what, line, err)
 		}
