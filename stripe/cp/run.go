@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -40,8 +41,16 @@ func Parse(args []string) (Job, error) {
 	if i := slices.Index(args, ""); i >= 0 { // an unset variable, which would be this directory
 		return j, fmt.Errorf("argument %d is empty, and no file has such a name; write . for this directory", i+1)
 	}
+	for _, a := range args {
+		if err := misread(a); err != nil {
+			return j, err
+		}
+	}
 	for i, a := range args[:last] {
 		host, source := operand(a)
+		if host != "" && toHost != "" {
+			return j, fmt.Errorf("%s and %s are both on other hosts; run plait cp on one of them, or, if %s is a file of this host, write ./%s", a, args[last], a, a)
+		}
 		if i > 0 && host != j.Host {
 			return j, fmt.Errorf("%s and %s are on different hosts; copy from one at a time", args[0], a)
 		}
@@ -56,10 +65,7 @@ func Parse(args []string) (Job, error) {
 			return j, err
 		}
 	}
-	switch {
-	case j.Host != "" && toHost != "":
-		return j, fmt.Errorf("%s and %s are both on other hosts; run plait cp on one of them", args[0], args[last])
-	case j.Host == "" && toHost == "":
+	if j.Host == "" && toHost == "" {
 		return j, fmt.Errorf("%s and %s are both on this host; name the other one, as in user@host:path", args[0], args[last])
 	}
 	j.Pull = j.Host != ""
@@ -81,6 +87,27 @@ func operand(arg string) (host, path string) {
 		return "", arg
 	}
 	return arg[:i], arg[i+1:]
+}
+
+// misread reports an operand that says something else here than with other programs: an IPv6 address without brackets, of which the first
+// number would be the host, and the home directory of another user, which only a shell knows.
+func misread(arg string) error {
+	user, rest, at := strings.Cut(arg, "@")
+	if !at || strings.Contains(user, "/") {
+		user, rest = "", arg
+	}
+	for i := len(rest) - 1; i > 0; i-- {
+		if addr, err := netip.ParseAddr(rest[:i]); rest[i] == ':' && err == nil && addr.Is6() {
+			if user != "" {
+				user += "@"
+			}
+			return fmt.Errorf("%s: write an IPv6 address in brackets: %s[%v]:%s", arg, user, addr, rest[i+1:])
+		}
+	}
+	if host, path := operand(arg); host != "" && strings.HasPrefix(path, "~") && path != "~" && !strings.HasPrefix(path, "~/") {
+		return fmt.Errorf("%s: only ~ alone is a home directory here, that of the user who logs in; write the whole path of another one's, or %s:./%s if that is the file's name", arg, host, path)
+	}
+	return nil
 }
 
 // connect starts the far side, and connects to it. A pull asks with it.

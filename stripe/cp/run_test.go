@@ -25,13 +25,18 @@ func TestParse(t *testing.T) {
 		{"user@[2001:db8::1]:a:b .", "user@2001:db8::1", "a:b", ".", true},
 		{"[::1]:x y", "::1", "x", "y", true},
 		{"h:a h:b ./c:d", "h", "a b", "./c:d", true},
+		{"h:~ h:~/b h:./~c .", "h", "~ ~/b ./~c", ".", true},
+		{"./me@::1:x h:y", "h", "./me@::1:x", "y", false},
+		{"./::1:x h:y", "h", "./::1:x", "y", false},
 	} {
 		j, err := Parse(strings.Fields(c.args))
 		if err != nil || j.Host != c.host || j.Pull != c.pull || !slices.Equal(j.Sources, strings.Fields(c.sources)) || j.To != c.to {
 			t.Errorf("%s: %+v, %v", c.args, j, err)
 		}
 	}
-	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:"} {
+	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts",
+		"a:b h:": "write ./a:b", "x a:b h:": "write ./a:b", "h:~user/x .": "h:./~user/x", "x h:~user": "only ~ alone", "::1:/x .": "in brackets: [::1]:/x",
+		"x user@::1:/x": "in brackets: user@[::1]:/x", "2001:db8::1:x .": "[2001:db8::1]:x", "x fe80::1%eth0:": "[fe80::1%eth0]:", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:"} {
 		if j, err := Parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", args, j, err, want)
 		}
