@@ -42,7 +42,7 @@ var (
 	// ErrNoPath is what a connection ends with when it had no path for as long as Config.Patience.
 	ErrNoPath = errors.New("stripe: no path to the peer")
 	// ErrSpent is what a connection ends with when no link may carry any more: each has reached its Policy.CapBytes.
-	ErrSpent = errors.New("stripe: all links have reached their caps; raise the caps, or use more links")
+	ErrSpent = errors.New("stripe: all links have reached their caps, which are for one run; raise the caps, or use more links")
 
 	errGone     = errors.New("closed by the peer")
 	errReplaced = errors.New("replaced by a new one")

@@ -232,7 +232,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 		case !slices.ContainsFunc(all, begins):
 			d.missing[name] = "it has no address of the same family as one of the peer's"
 		case d.cfg.spent(name) && !d.begun(name):
-			d.missing[name] = "it has reached its cap"
+			d.missing[name] = "it has reached its cap, which is for one run"
 			all = slices.DeleteFunc(all, begins)
 		}
 	}

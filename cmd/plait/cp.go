@@ -24,7 +24,7 @@ type farFlags struct {
 }
 
 func (f *farFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.links, "links", "", "links of this host to use, and how: wlan0,wwan0=0.5,eth0:cap=2GB,usb0:backup,ppp0:priority=1 (default all)")
+	c.Flags().StringVar(&f.links, "links", "", "links of this host to use, and how: wlan0,wwan0=0.5,eth0:cap=2GB,usb0:backup,ppp0:priority=1; a cap is for one run, the next one counts anew (default all)")
 	c.Flags().StringVarP(&f.ssh, "rsh", "e", "ssh", "ssh command and its options, separated by spaces")
 	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
 	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
