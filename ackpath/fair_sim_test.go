@@ -95,12 +95,13 @@ func (s *sim) run(until float64) {
 			}
 		case begin:
 			e.flow.send()
+			e.flow.timeoutAt = s.now + 1
 			e.flow.timer()
 		case paced:
 			e.flow.waiting = false
 			e.flow.send()
 		case timeout:
-			e.flow.timedOut(e.id)
+			e.flow.timedOut()
 		}
 	}
 	s.now = until
@@ -129,6 +130,7 @@ type flow struct {
 	recovering                        bool
 	prior, prrDelivered, prrOut       float64
 	srtt, minRTT, roundRTT, pastRTT   float64
+	deviation, timeoutAt              float64
 	roundAt, lastAck, arrival         float64
 	nextSend                          float64
 	waiting                           bool
@@ -212,6 +214,9 @@ func (f *flow) allowed() int {
 		} else {
 			s = math.Min(ss-float64(f.inflight), math.Max(f.prrDelivered-f.prrOut, 0)+1)
 		}
+		if f.inflight == 0 {
+			s = math.Max(s, 1) // the kernel sends the first lost packet again in any case
+		}
 		return f.inflight + max(int(s), 0)
 	}
 	return f.window()
@@ -238,10 +243,14 @@ func (f *flow) ack(id int) {
 		return
 	}
 	rtt := f.now - p.sent
-	f.measure(rtt)
+	longest := rtt
 	for i := min(f.head, id); i <= id; i++ {
-		f.takes(&f.packets[i])
+		if one := &f.packets[i]; one.passed && !one.acked {
+			longest = math.Max(longest, f.now-one.sent)
+			f.takes(one)
+		}
 	}
+	f.measure(rtt, longest)
 	newLoss := f.findLost(id)
 	if f.recovering && id >= f.recover {
 		f.recovering = false
@@ -265,9 +274,6 @@ func (f *flow) ack(id int) {
 }
 
 func (f *flow) takes(p *packet) {
-	if !p.passed || p.acked {
-		return
-	}
 	p.acked = true
 	if p.lost { // it was not
 		f.resend--
@@ -284,30 +290,45 @@ func (f *flow) takes(p *packet) {
 	}
 }
 
-// gate lets copies in while growth can be hastened, and closes them out two round trips after.
+// gate lets copies in while growth can be hastened, and closes them out two round trips after, if what follows is no timeout, or as soon as they come too little sooner.
 func (f *flow) gate() {
 	f.useless += math.Min(f.now-f.lastAck, f.srtt)
+	least := math.Max(0.005, f.srtt/8)
+	if !f.closed && f.lastAck > 0 {
+		least /= 2
+	}
 	switch {
+	case !f.closed && f.lead < least:
+		f.close()
 	case f.recovering:
-	case f.closed && f.gains():
+	case f.closed && f.lead >= least && f.gains():
 		f.closed, f.useless = false, 0
 		f.opening, f.native = 2, f.srtt
 		f.minRTT -= f.lead
 		f.pastRTT -= f.lead
 		f.roundRTT -= f.lead
-	case !f.closed && f.useless > 2*(f.srtt+f.lead):
-		f.native, f.closedAt = f.srtt+f.lead, f.now
-		f.closed = true
-		f.minRTT += f.lead
-		f.pastRTT, f.roundRTT = 0, 0
+	case !f.closed && f.useless > 2*(f.srtt+f.lead) && f.lead < 0.75*(f.srtt+0.2):
+		f.close()
 	}
 }
 
-func (f *flow) measure(rtt float64) {
+func (f *flow) close() {
+	f.native, f.closedAt, f.closed = f.srtt+f.lead, f.now, true
+	f.minRTT += f.lead
+	f.pastRTT, f.roundRTT = 0, 0
+}
+
+// rto is the kernel's retransmission timer.
+func (f *flow) rto() float64 { return f.srtt + math.Max(0.2, 4*f.deviation) }
+
+// measure takes in the round trips of the last packet that an ACK tells of, and of the first one, by which the kernel sets its timer.
+func (f *flow) measure(rtt, longest float64) {
 	if f.srtt == 0 {
-		f.srtt = rtt
+		f.srtt, f.deviation = longest, longest/2
 	}
-	f.srtt += (rtt - f.srtt) / 8
+	f.deviation += (math.Abs(longest-f.srtt) - f.deviation) / 4
+	f.srtt += (longest - f.srtt) / 8
+	f.timeoutAt = f.now + f.rto()
 	f.minRTT = math.Min(f.minRTT, rtt)
 	f.roundRTT = math.Max(f.roundRTT, rtt)
 	if f.now-f.roundAt > f.srtt {
@@ -438,10 +459,11 @@ func (f *flow) hystart(rtt float64) {
 	}
 }
 
-func (f *flow) timer() { f.after(math.Max(1, 2*f.srtt), timeout, f, f.delivered) }
+// timer runs out when nothing was acknowledged for so long; the handshake has left it at a second.
+func (f *flow) timer() { f.after(math.Max(f.timeoutAt-f.now, 0.001), timeout, f, 0) }
 
-func (f *flow) timedOut(d int) {
-	if f.inflight > 0 && f.delivered == d {
+func (f *flow) timedOut() {
+	if f.inflight > 0 && f.now >= f.timeoutAt {
 		f.reduce()
 		f.recovering = false
 		for i := f.head; i < len(f.packets); i++ {
@@ -455,6 +477,7 @@ func (f *flow) timedOut(d int) {
 		f.cwnd = 1 / f.ratio()
 		f.wmax = 0
 		f.hadMost = false
+		f.timeoutAt = f.now + 2*f.rto()
 		f.send()
 	}
 	if f.doneAt == 0 {

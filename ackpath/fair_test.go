@@ -34,21 +34,28 @@ func none(*flow)     {}
 func copies(f *flow) { f.lead = f.rtt/2 - 0.005 }
 func fair(f *flow)   { copies(f); f.fair = true }
 
+// With another lead.
+func sooner(lead float64, with func(*flow)) func(*flow) {
+	return func(f *flow) { with(f); f.lead = lead }
+}
+
 // With the fair control a competitor keeps what an equal share of a shared link is; without, it loses up to three quarters of it.
 func TestCompetitorKeepsItsShare(t *testing.T) {
 	for _, c := range []struct {
-		cubic bool
-		rtt   float64
-		queue int
+		cubic     bool
+		rtt, lead float64
+		queue     int
 	}{
-		{false, 0.1, 5}, {false, 0.25, 5}, {false, 0.35, 5}, {false, 0.35, 150}, {true, 0.35, 5}, {true, 0.35, 30},
+		{false, 0.1, 0.045, 5}, {false, 0.25, 0.12, 5}, {false, 0.35, 0.17, 5}, {false, 0.35, 0.17, 150}, {true, 0.35, 0.17, 5}, {true, 0.35, 0.17, 30},
+		{false, 0.35, 0.035, 5}, {false, 0.25, 0.026, 5}, // leads too short for the control
+		{false, 0.54, 0.49, 5}, // and one so long that an end of copies could be a timeout
 	} {
 		a, b := shared(c.cubic, c.rtt, c.queue, none)
 		share := (a + b) / 2 // both are the same without copies
-		harmed, _ := shared(c.cubic, c.rtt, c.queue, copies)
-		kept, own := shared(c.cubic, c.rtt, c.queue, fair)
-		t.Logf("CUBIC %v, %.0f ms, queue %d: %.2f Mbit/s each without copies; beside copies %.2f, beside fair ones %.2f and they %.2f",
-			c.cubic, c.rtt*1000, c.queue, share, harmed, kept, own)
+		harmed, _ := shared(c.cubic, c.rtt, c.queue, sooner(c.lead, copies))
+		kept, own := shared(c.cubic, c.rtt, c.queue, sooner(c.lead, fair))
+		t.Logf("CUBIC %v, %.0f ms, lead %.0f ms, queue %d: %.2f Mbit/s each without copies; beside copies %.2f, beside fair ones %.2f and they %.2f",
+			c.cubic, c.rtt*1000, c.lead*1000, c.queue, share, harmed, kept, own)
 		if kept < 0.95*share {
 			t.Errorf("the competitor gets %.2f of its share, want 0.95", kept/share)
 		}

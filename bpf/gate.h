@@ -53,30 +53,10 @@ static __noinline int fair_enter(struct sock *sk, struct plait_sock *s, struct p
 	return 0;
 }
 
-/* Copies have ended, or their lead is unknown: the rate stays. The round trip may be what it was without copies by now. */
-static __noinline int fair_leave(struct sock *sk, struct plait_sock *s, struct fair *f)
-{
-	struct tcp_sock *tp;
-	__u32 rtt_us;
-
-	if (!sk)
-		return 0;
-	tp = tcp_sk_mut(sk);
-	if (!sets_rate(s->algorithm)) {
-		fair_begin(tp, s, f);
-		rtt_us = srtt_us(tp);
-		s->lead_us = f->native_us > rtt_us ? f->native_us - rtt_us : 0;
-		fair_end(tp, s, f);
-		set_pacing(sk, s, false);
-	}
-	s->lead_us = 0;
-	s->min_rtt_us = srtt_us(tp);
-	s->min_rtt_past_us = 0;
-	algorithm_forget_rtt(s, s->min_rtt_us);
-	return 0;
-}
-
-/* Copies are of no more use. Until ACKs come again, by themselves, the window that is now the algorithm's leaves at the rate of before. */
+/*
+ * Copies are of no more use, have ended, or come by an unknown time sooner: none is used that is not corrected for. Until ACKs come again, by themselves, the window that is
+ * now the algorithm's leaves at the rate of before. The round trip may be what it is without copies by now; R is as it was when a lead was last measured.
+ */
 static __noinline int fair_close(struct sock *sk, struct plait_sock *s, struct plait_ack_native *n, struct fair *f)
 {
 	struct tcp_sock *tp;
@@ -84,10 +64,10 @@ static __noinline int fair_close(struct sock *sk, struct plait_sock *s, struct p
 	if (!sk || !n || !f)
 		return 0;
 	tp = tcp_sk_mut(sk);
-	fair_begin(tp, s, f);
+	if (s->algorithm != PLAIT_BURST) /* which sets its window anew */
+		fair_begin(tp, s, f);
 	n->closed = 1;
 	f->closed_us = tp->tcp_mstamp;
-	f->native_us = srtt_us(tp) + s->lead_us;
 	f->round_rtt_us = f->round_rtt_past_us = 0;
 	s->min_rtt_us = min_rtt_us(s) + s->lead_us;
 	s->min_rtt_past_us = 0;
@@ -140,7 +120,13 @@ static __always_inline void fair_round(struct plait_sock *s, struct fair *f, con
 		f->fastest_Bps = max(f->fastest_Bps, s->dispersion_Bps);
 }
 
-/* Copies are closed out, or no lead was known when they last came. */
+/* A lead is known, and worth a correction. */
+static __always_inline bool fair_worth(const struct tcp_sock *tp, const struct plait_ack_native *n)
+{
+	return (__s64)(tp->tcp_mstamp - n->at_us) <= FAIR_FRESH_US && n->lead_us >= FAIR_LEAD_MIN_US && n->lead_us >= srtt_us(tp) >> FAIR_LEAD_SHIFT;
+}
+
+/* Copies are closed out, or their lead was not known so far. What is not corrected for is not used: an eighth of the round trip, for long, is two thirds of a competitor's share. */
 static __noinline int fair_wait(struct sock *sk, struct plait_sock *s, struct plait_ack_native *n, const struct rate_sample *rs)
 {
 	const struct tcp_sock *tp;
@@ -153,8 +139,9 @@ static __noinline int fair_wait(struct sock *sk, struct plait_sock *s, struct pl
 	if (!f)
 		return 0;
 	fair_round(s, f, rs);
-	if ((__s64)(tp->tcp_mstamp - n->at_us) > FAIR_FRESH_US || n->lead_us < FAIR_LEAD_MIN_US || n->lead_us < srtt_us(tp) >> FAIR_LEAD_SHIFT ||
-	    ca_state(sk) > TCP_CA_Disorder)
+	if (!fair_worth(tp, n))
+		n->closed = 1;
+	if (!fair_worth(tp, n) || ca_state(sk) > TCP_CA_Disorder)
 		return 0;
 	if (!n->closed || s->algorithm == PLAIT_BURST)
 		return fair_enter(sk, s, n, min(n->lead_us, (__u32)FAIR_LEAD_MAX_US));
@@ -189,9 +176,7 @@ static __noinline int fair_update(struct sock *sk, struct plait_sock *s, struct 
 	fair_round(s, f, rs);
 	if (s->algorithm == PLAIT_BBR && algorithm_opens(tp, s) && fair_quiet(s, f))
 		f->useless_us = 0; /* of windows fair_cong_avoid() says so */
-	if (fair_over(tp, s, f))
-		fair_leave(sk, s, f);
-	else if (fair_useless(sk, s, f))
+	if (fair_over(tp, s, f) || fair_useless(sk, s, f))
 		fair_close(sk, s, n, f);
 	return 0;
 }

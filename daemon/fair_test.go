@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -149,21 +150,26 @@ func newFair(t *testing.T, policy string, lead time.Duration) (h *host, c pair, 
 	return h, c, tell
 }
 
-// Beyond slow start nothing is gained by copies, and they are closed out. BBR has no threshold of slow start, but knows what the path takes.
+// Beyond slow start nothing is gained by copies, and they are closed out. BBR has no threshold of slow start, but knows what the path takes. A lead that is too short to
+// correct for is of no use from the beginning.
 func TestFairControlCloses(t *testing.T) {
-	for _, policy := range []string{"fixed:reno", "fixed:bbr"} {
-		t.Run(policy, func(t *testing.T) {
-			h, c, tell := newFair(t, policy, 40*time.Millisecond)
+	for _, f := range []struct {
+		policy string
+		lead   time.Duration
+		enters bool
+	}{{"fixed:reno", 40 * time.Millisecond, true}, {"fixed:bbr", 40 * time.Millisecond, true}, {"fixed:reno", time.Millisecond, false}} {
+		t.Run(fmt.Sprintf("%s, %v", f.policy, f.lead), func(t *testing.T) {
+			h, c, tell := newFair(t, f.policy, f.lead)
 			var s fairState
 			h.eventually(20*time.Second, "copies are closed out", func() bool {
 				h.transfers("under the fair control", c)
 				s = tell()
 				return s.Closed == 1
 			})
-			if s.Native == 0 {
-				t.Fatalf("the subflow was never under the fair control: %+v", s)
+			if f.enters != (s.Native > 0) {
+				t.Fatalf("under the fair control: %v, want %v; %+v", s.Native > 0, f.enters, s)
 			}
-			if w := h.window(c.server); policy == "fixed:reno" && w < s.Native/4 { // a loss or two may have been since; what it was given before is less
+			if w := h.window(c.server); f.enters && f.policy == "fixed:reno" && w < s.Native/4 { // a loss or two may have been since; what it was given before is less
 				t.Errorf("closed out, the window is %d packets, and not the algorithm's: %+v", w, s)
 			}
 		})
