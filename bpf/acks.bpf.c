@@ -5,6 +5,7 @@
  * are copies of, and the time by which they are sooner is measured (sender). Native ACKs go as ever: what is late is old to TCP, and dropped (PAWS, RFC 7323
  * section 5). What PAWS cannot tell is the twin of the last ACK for now: a duplicate ACK that its receiver did not send. TCP would take it for the answer to a segment sent
  * twice, and a tail that was lost for none (tcp_process_tlp_ack; RFC 8985 section 7.4.2). It is dropped here, when the socket has what it acknowledges from its copy alone.
+ * Nor can it tell twins that acknowledge nothing new (the exception in tcp_disordered_ack): one that says that something came twice (RFC 2883) would say so twice.
  */
 #include "kernel.h"
 #include "packet.h"
@@ -162,10 +163,10 @@ static __noinline int ack_kind(struct __sk_buff *skb, const struct segment *seg,
 }
 
 /*
- * Whether an ACK that this host sends has SACK blocks (RFC 2018): it lacks something. Where they are is as tcp_options_write has it (net/ipv4/tcp_output.c), behind the
+ * Whether an ACK has SACK blocks (RFC 2018), as far as Linux has sent it: its sender lacks something, or has it twice. Where they are is as tcp_options_write has it (net/ipv4/tcp_output.c), behind the
  * timestamps; to look for them is more than the verifier takes.
  */
-static __always_inline bool tells_of_loss(struct __sk_buff *skb, const struct segment *seg)
+static __always_inline bool has_sack(struct __sk_buff *skb, const struct segment *seg)
 {
 	__u8 o[16];
 
@@ -177,7 +178,7 @@ static __always_inline bool is_due(struct __sk_buff *skb, const struct segment *
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (tells_of_loss(skb, seg) || now - r->seen_at_ns > PAUSE_NS)
+	if (has_sack(skb, seg) || now - r->seen_at_ns > PAUSE_NS)
 		r->woken_at_ns = now;
 	r->seen_at_ns = now;
 	if (r->rests && kind != SIGNAL_ACK && now - r->woken_at_ns > AWAKE_NS && now - r->copied_at_ns < REST_NS)
@@ -337,6 +338,9 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 		l->twin_awaited = 0;
 		if (!ahead_of(skb, &seg->key, seg->acknowledged))
 			verdict = TCX_DROP;
+	} else if (l->used_tsval && !is_older(l->used_ack, l->used_tsval, seg->acknowledged, tsval) && has_sack(skb, seg) &&
+		   ahead_of(skb, &seg->key, seg->acknowledged) >= 0) {
+		verdict = TCX_DROP;
 	}
 	then = l->sampled_at_ns;
 	if (!then || is_older(seg->acknowledged, tsval, l->sampled_ack, l->sampled_tsval))
@@ -402,6 +406,12 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	if (used) {
 		__sync_fetch_and_add(&l->used, 1);
 		await_twin(l, seg.acknowledged, tsval);
+	}
+	if (want) {
+		l->used_ack = seg.acknowledged;
+		l->used_tsval = tsval;
+	} else if (tsval == l->used_tsval) {
+		l->used_tsval--; /* the socket is to have this one's twin */
 	}
 	if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
 		l->sampled_ack = seg.acknowledged;

@@ -30,6 +30,8 @@ type AcksPlaitAckLead struct {
 	CopiedTsval  uint32
 	TwinAwaited  uint32
 	SampledUsed  uint32
+	UsedAck      uint32
+	UsedTsval    uint32
 	Pad          uint32
 }
 
