@@ -41,6 +41,7 @@ type Flow struct {
 	poor     int    // answers in a row that tell of no lead
 	deaf     int    // answers in a row that tell of no copies
 	blind    int    // answers in a row that tell of copies, and know nothing of their lead
+	mute     int    // answers in a row between which data came, and nothing was copied
 	sent     uint64 // copies, when the last answer was taken in
 	told     Told   // in that answer
 	answered bool   // since copying began
@@ -61,6 +62,8 @@ type Facts struct {
 	Told   Told
 	// Sent is how many copies this host has sent so far.
 	Sent uint64
+	// Receives says that the subflow has received data since the last answer or so.
+	Receives bool
 	// Observe says that the sender is asked nothing about flows, and nothing copied.
 	Observe bool
 }
@@ -128,7 +131,7 @@ func (s *Flow) stop(now time.Time, why string) Decision {
 		s.pause = backoff{}
 	}
 	s.copying = false
-	s.refused, s.poor, s.deaf, s.blind = 0, 0, 0, 0
+	s.refused, s.poor, s.deaf, s.blind, s.mute = 0, 0, 0, 0, 0
 	s.pause.begin(now)
 	s.because = why
 	return Decision{Because: fmt.Sprintf("%s; tried again in %v", why, s.pause.length)}
@@ -151,6 +154,8 @@ func (s *Flow) judge(now time.Time, f Facts) string {
 	}
 	lead := time.Duration(f.Told.LeadUs) * time.Microsecond
 	switch {
+	case count(&s.mute, f.Receives && sent == 0):
+		return fmt.Sprintf("data comes over %s, and there is no ACK that can be copied: TCP timestamps are off here or at the sender (sysctl net.ipv4.tcp_timestamps), or all ACKs go with data", f.SlowLink)
 	case count(&s.deaf, sent >= fewCopies && arrived == 0):
 		return fmt.Sprintf("copies do not arrive: something on the way over %s drops them", f.QuickLink)
 	case count(&s.poor, lead > 0 && lead < leastLead || arrived >= fewCopies && 2*late > arrived):

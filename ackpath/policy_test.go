@@ -154,6 +154,7 @@ func TestDecideStop(t *testing.T) {
 		{"unfair by now", func(f *Facts, _ int) { f.Quick = answered(20*time.Millisecond, false) }, 1, "does not correct"},
 		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "less than 1.25 times as long by now"},
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},
+		{"nothing is copied", func(f *Facts, _ int) { f.Answer++; f.Receives = true }, 3, "net.ipv4.tcp_timestamps"},
 		{"copies dropped", func(f *Facts, _ int) { f.Answer++; f.Sent += 100 }, 3, "copies do not arrive"},
 		{"no lead", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 4999 }, 3, "before their twins"},
 		{"twins unseen", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 0 }, 5, "nothing of copies"},

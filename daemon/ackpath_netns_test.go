@@ -338,6 +338,20 @@ func TestAckpath(t *testing.T) {
 	}
 }
 
+// Without TCP timestamps no ACK is copied, and that is said.
+func TestAckpathWithoutTimestamps(t *testing.T) {
+	a := newAckHosts(t, true)
+	a.must(netns.Do(a.client.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_timestamps", []byte("0"), 0) }))
+	a.up("  holdout_percent: 0")
+	client := a.receiver("mode: on, ratio: 1")
+	_, quiet := a.download()
+	a.eventually(time.Minute, "it is said that there are no timestamps", func() bool {
+		s := a.acks(client)
+		return s.Copies == 0 && slices.ContainsFunc(s.Flows, func(f AckFlowStatus) bool { return f.Copied.IsZero() && strings.Contains(f.Because, "tcp_timestamps") })
+	})
+	quiet()
+}
+
 func ackpathStory(t *testing.T, a *ackHosts) {
 	const (
 		copying  = "mode: on, ratio: 1" // a busy machine answers hellos late, over both links

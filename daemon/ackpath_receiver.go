@@ -71,11 +71,16 @@ func (r *ackReceiver) say(err error) {
 	r.trouble = text
 }
 
-// placed is a subflow with its way to the sender.
+// placed is a subflow with its way to the sender, or why none is known.
 type placed struct {
 	mptcp.Flow
-	link *ackLink
-	way  wayKey
+	*placement
+	way wayKey
+}
+
+type placement struct {
+	link  ackLink
+	lacks error
 }
 
 // way finds or makes a way. The caller has r.mu.
@@ -90,7 +95,7 @@ func (r *ackReceiver) way(now time.Time, l ackLink, server netip.Addr) wayKey {
 	return k
 }
 
-// place finds the links of the subflows of connections that received something lately, and returns the connections with more than one.
+// place finds the links of the subflows of connections that received something lately, and returns the connections with more than one. One that is not found is another.
 func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]placed {
 	type route struct {
 		ends  [2]netip.Addr
@@ -100,7 +105,7 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 		subflows int
 		receives bool
 	}
-	links, connections := map[route]*ackLink{}, map[uint32][]placed{}
+	links, connections := map[route]*placement{}, map[uint32][]placed{}
 	known, several := map[uint32]about{}, map[uint32]bool{}
 	for _, f := range flows {
 		a := known[f.Token]
@@ -112,24 +117,22 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 		}
 		e := f.Ends()
 		k := route{[2]netip.Addr{e.Local.Addr(), e.Remote.Addr()}, f.Interface}
-		l, found := links[k]
-		if !found {
-			if one, err := r.find(f); err == nil { // else its packets have no way either
-				l = &one
-			}
+		l := links[k]
+		if l == nil {
+			l = &placement{}
+			l.link, l.lacks = r.find(f)
 			links[k] = l
 		}
-		if l == nil {
-			continue
-		}
 		others := connections[f.Token]
-		several[f.Token] = several[f.Token] || len(others) > 0 && others[0].link.index != l.index
-		connections[f.Token] = append(others, placed{Flow: f, link: l})
+		several[f.Token] = several[f.Token] || l.lacks != nil || len(others) > 0 && others[0].link.index != l.link.index
+		connections[f.Token] = append(others, placed{Flow: f, placement: l})
 	}
 	maps.DeleteFunc(connections, func(token uint32, _ []placed) bool { return !several[token] })
 	for _, all := range connections {
 		for i, p := range all {
-			all[i].way = r.way(now, *p.link, p.Ends().Remote.Addr())
+			if p.lacks == nil {
+				all[i].way = r.way(now, p.link, p.Ends().Remote.Addr())
+			}
 		}
 	}
 	return connections
@@ -144,7 +147,7 @@ func (r *ackReceiver) quickest(now time.Time, f *ackFlow, all []placed) wayKey {
 		return t == nil || w.RTT() > 0 && (t.RTT() == 0 || w.RTT() < t.RTT())
 	}
 	for _, p := range all {
-		if p.way.link == f.slow.link {
+		if p.lacks != nil || p.way.link == f.slow.link {
 			continue
 		}
 		if f.copied != nil && p.way == f.quick {
@@ -175,12 +178,20 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 			r.flows[key] = f
 		}
 		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID, SenderID: p.RemoteID}
+		if p.lacks != nil {
+			f.quick, f.decision = wayKey{}, ackpath.Decision{Because: p.lacks.Error()}
+			continue
+		}
 		if quick := r.quickest(now, f, all); quick != f.quick {
 			f.quick = quick
 			f.unask()
 		}
 		slow, quick := r.ways[f.slow], r.ways[f.quick]
-		if token == 0 || quick == nil {
+		if quick == nil {
+			f.decision = ackpath.Decision{Because: "no other link of the connection is known"}
+			continue
+		}
+		if token == 0 {
 			f.decision = ackpath.Decision{Because: "the sender's name for the connection is not known: the other host opened its subflows"}
 			continue
 		}
@@ -193,7 +204,7 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 			f.policies[f.quick] = policy
 		}
 		f.decision = policy.Decide(now, r.ratio, ackpath.Facts{Slow: &slow.Way, Quick: &quick.Way, Handshake: p.MinRTT, New: f.isNew(now), SlowLink: slow.link.name, QuickLink: quick.link.name,
-			Answer: f.answers, Told: f.told, Sent: f.sent, Observe: r.mode != On})
+			Answer: f.answers, Told: f.told, Sent: f.sent, Receives: p.Quiet < ackpath.HelloEvery, Observe: r.mode != On})
 		if !f.decision.Ask {
 			f.asked = time.Time{}
 		}

@@ -41,7 +41,7 @@ type AckFlowStatus struct {
 	Remote netip.AddrPort `json:"remote"`
 	Token  uint32         `json:"token"` // the sender's
 	ID     uint8          `json:"id"`
-	Link   string         `json:"link"`
+	Link   string         `json:"link"`           // empty: it is not found, Because says why
 	Over   string         `json:"over,omitempty"` // the quickest other link
 	// Copied since; zero: it is not.
 	Copied time.Time `json:"copied_since,omitzero"`
@@ -94,8 +94,11 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	defer r.mu.Unlock()
 	out.Copies = r.ended
 	for key, f := range r.flows {
-		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID, Link: r.ways[f.slow].link.name,
+		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID,
 			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.before.Copies + f.told.Copies, Late: f.before.Late + f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
+		if w := r.ways[f.slow]; w != nil {
+			one.Link = w.link.name
+		}
 		if w := r.ways[f.quick]; w != nil {
 			one.Over = w.link.name
 		}

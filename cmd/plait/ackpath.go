@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -33,7 +34,7 @@ func newAckpathStatus() *cobra.Command {
 func newAckpathExplain() *cobra.Command {
 	return question("explain HOST|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", (*daemon.ControlClient).Ackpath, func(out io.Writer, s daemon.AckpathStatus) {
 		for _, f := range s.Flows {
-			fmt.Fprintf(out, "%s-%s over %s: ", f.Local, f.Remote, f.Link)
+			fmt.Fprintf(out, "%s-%s over %s: ", f.Local, f.Remote, cmp.Or(f.Link, "an unknown link"))
 			if f.Copied.IsZero() {
 				fmt.Fprintf(out, "its ACKs are not copied: %s\n", f.Because)
 			} else {
@@ -90,7 +91,7 @@ func printAckpath(out io.Writer, s daemon.AckpathStatus, now time.Time) {
 			if !f.Copied.IsZero() {
 				over = f.Over
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1f\t%s\n", f.Local, f.Remote, f.Link, over, f.Copies, f.Arrived, f.Late, f.LeadMs, f.Because)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1f\t%s\n", f.Local, f.Remote, cmp.Or(f.Link, "-"), over, f.Copies, f.Arrived, f.Late, f.LeadMs, f.Because)
 		}
 		t.Flush()
 	}
