@@ -34,7 +34,8 @@ func routeGet(to netip.Addr, o netlink.RouteGetOptions) (netlink.Route, error) {
 	return routes[0], nil
 }
 
-// linkOf asks the kernel's routing for the link of a subflow: with its source address, and the interface its socket is bound to, if it is.
+// linkOf asks the kernel's routing for the link of a subflow: with its source address, and the interface its socket is bound to, if it is. Where copies cannot follow the route, it
+// is an error, and the index is there all the same.
 func linkOf(f mptcp.Flow) (l ackLink, err error) {
 	ends := f.Ends()
 	l.source = ends.Local.Addr()
@@ -50,10 +51,11 @@ func linkOf(f mptcp.Flow) (l ackLink, err error) {
 	if err != nil {
 		return failed(err)
 	}
+	l.index = r.LinkIndex
 	if r.Encap != nil || r.Via != nil {
 		return failed(errors.New("the route has an encapsulation, or a next hop of the other family, which copies do not follow"))
 	}
-	l.index, l.nextHop = r.LinkIndex, to
+	l.nextHop = to
 	if gateway, ok := netip.AddrFromSlice(r.Gw); ok {
 		l.nextHop = gateway.Unmap()
 	}

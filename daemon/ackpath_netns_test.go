@@ -338,6 +338,25 @@ func TestAckpath(t *testing.T) {
 	}
 }
 
+// What the sender sends over the slow link is encapsulated, as by plait's own routes to an exit (SRv6); the ACKs that come back by it are seen.
+func TestAckpathEncapsulated(t *testing.T) {
+	a := newAckHosts(t, false)
+	const sid = "fd99::1"
+	a.must(netns.Do(a.client.ns, func() error {
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv6/conf/all/seg6_enabled", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv6/conf/slow/seg6_enabled", []byte("1"), 0))
+	}))
+	a.ip("-n " + a.client.ns + " -6 route add " + sid + " encap seg6local action End.DT6 table 255 dev slow")
+	a.ip("-n " + a.ns + " -6 route add " + sid + " via fd02::2 dev slow")
+	a.ip("-n " + a.ns + " -6 route add fd02::2/128 encap seg6 mode encap segs " + sid + " dev slow")
+	a.up("  holdout_percent: 0")
+	client := a.receiver("mode: on, ratio: 1")
+	_, quiet := a.download()
+	if f := a.copies("over an encapsulated way", client); f.Link != "slow" {
+		t.Errorf("copied is %+v", f)
+	}
+	quiet()
+}
+
 // Without TCP timestamps no ACK is copied, and that is said.
 func TestAckpathWithoutTimestamps(t *testing.T) {
 	a := newAckHosts(t, true)

@@ -199,7 +199,7 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
 	}
 	interfaces := []int{link}
-	if l, err := s.find(f); err == nil {
+	if l, _ := s.find(f); l.index != 0 { // without a route the ACKs may enter by that of the hellos
 		interfaces = append(interfaces, l.index)
 	}
 	s.moved = s.moved || !slices.Equal(interfaces, t.interfaces)
