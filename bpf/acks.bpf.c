@@ -15,9 +15,13 @@
 #define NSEC_PER_USEC 1000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
-/* Of a flow that rests a copy goes as often as this; and all of them for some time after a loss, or after a pause, for then the sender's window may grow. */
+/*
+ * Of a flow that rests a copy goes as often as this; and all of them for some time after a loss, or after a pause, for then the sender's window may grow. If that was in vain, not
+ * again for longer: on a link that loses packets all the time there is always a loss.
+ */
 #define REST_NS (50000000ULL)
 #define AWAKE_NS (5000000000ULL)
+#define WAKE_AGAIN_NS (30000000000ULL)
 #define PAUSE_NS (1000000000ULL)
 
 enum { BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
@@ -178,8 +182,10 @@ static __always_inline bool is_due(struct __sk_buff *skb, const struct segment *
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (has_sack(skb, seg) || now - r->seen_at_ns > PAUSE_NS)
+	if ((has_sack(skb, seg) || now - r->seen_at_ns > PAUSE_NS) && (!r->rests || r->useful || now - r->woken_at_ns > WAKE_AGAIN_NS)) {
 		r->woken_at_ns = now;
+		r->useful = !r->rests;
+	}
 	r->seen_at_ns = now;
 	if (r->rests && kind != SIGNAL_ACK && now - r->woken_at_ns > AWAKE_NS && now - r->copied_at_ns < REST_NS)
 		return false;

@@ -23,7 +23,7 @@ struct plait_ack_route {
 	__u64 copies; /* made so far */
 	__u64 copied_at_ns; /* the last one */
 	__u64 seen_at_ns;   /* the last ACK */
-	__u64 woken_at_ns;  /* when something was seen after which copies may be of use again */
+	__u64 woken_at_ns;  /* when something was last seen after which all are made, for copies may be of use again */
 	__u8 source[16]; /* of the copies */
 	__u8 destination[16];
 	__u8 next_hop[16]; /* on the quick link: a gateway, or the destination itself */
@@ -34,7 +34,7 @@ struct plait_ack_route {
 	__u8 id;
 	__u8 sender_id;
 	__u8 rests; /* 1: the sender has no use for copies now; a few keep its measurement of them */
-	__u8 pad;
+	__u8 useful; /* 1: it had, since the flow was woken last */
 };
 
 /* How a copy tells which socket it is for, and where it must come from: whoever sends from another address has no part in it. */

@@ -67,7 +67,7 @@ type AcksPlaitAckRoute struct {
 	Id              uint8
 	SenderId        uint8
 	Rests           uint8
-	Pad             uint8
+	Useful          uint8
 }
 
 // Names of all BPF objects in the ELF.

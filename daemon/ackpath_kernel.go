@@ -83,6 +83,9 @@ func (a *ackPrograms) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error {
 	var before bpf.AckRoute
 	known := routes.Lookup(&flow, &before) == nil
 	to.Copies, to.CopiedAtNs, to.SeenAtNs, to.WokenAtNs = before.Copies, before.CopiedAtNs, before.SeenAtNs, before.WokenAtNs
+	if to.Useful = before.Useful; to.Rests == 0 {
+		to.Useful = 1
+	}
 	if err := routes.Put(&flow, &to); err != nil {
 		return fmt.Errorf("write how a flow's ACKs are copied: %w", err)
 	}

@@ -12,13 +12,14 @@ import (
 	"plait.dev/plait/bpf"
 )
 
-// rest makes the flow one that rests, and was woken long ago.
-func (a *ackPair) rest() {
+// rest makes the flow one that rests, and was woken some time ago; useful says whether that was of use.
+func (a *ackPair) rest(woken time.Duration, useful uint8) {
 	a.Helper()
 	r, _ := a.counted()
-	var now unix.Timespec
-	a.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
-	r.Rests, r.SeenAtNs, r.WokenAtNs = 1, uint64(now.Nano()), 0
+	var clock unix.Timespec
+	a.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
+	now := uint64(clock.Nano())
+	r.Rests, r.Useful, r.SeenAtNs, r.WokenAtNs = 1, useful, now, now-uint64(woken)
 	a.must(a.receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(a.there, &r))
 }
 
@@ -43,7 +44,7 @@ func (a *ackPair) write(b []byte) (acks, copies, resting uint64) {
 	return uint64(l2.Natives - l.Natives), r2.Copies - r.Copies, resting
 }
 
-// Of a flow whose sender has no use for copies few are made; after a loss, or a pause, all.
+// Of a flow whose sender has no use for copies few are made; after a loss, or a pause, all, unless that was in vain a moment ago.
 func TestACKCopiesRest(t *testing.T) {
 	segment := bytes.Repeat([]byte("lose one "), 300) // two packets
 	var losing atomic.Bool
@@ -58,7 +59,7 @@ func TestACKCopiesRest(t *testing.T) {
 	var acks, copies, most uint64
 	for range 5 { // on a busy machine an ACK is so late now and then that a segment is sent again, of which the next ACK tells as of a loss
 		before := far.counter("TcpRetransSegs")
-		a.rest()
+		a.rest(6*time.Second, 0)
 		acks, copies, most = a.write(segment)
 		if far.counter("TcpRetransSegs") == before {
 			break
@@ -67,11 +68,27 @@ func TestACKCopiesRest(t *testing.T) {
 	if copies > most || copies == 0 || acks < 2*most {
 		t.Errorf("at rest %d copies of %d ACKs, want 1 to %d", copies, acks, most)
 	}
-	losing.Store(true)
-	if acks, copies, most := a.write(segment); copies < 2*most || losing.Load() {
-		t.Errorf("after a loss %d copies of %d ACKs, want at least %d", copies, acks, 2*most)
+	for _, c := range []struct {
+		woken  time.Duration
+		useful uint8
+		wakes  bool
+	}{{31 * time.Second, 0, true}, {6 * time.Second, 0, false}, {6 * time.Second, 1, true}} {
+		a.rest(c.woken, c.useful)
+		losing.Store(true)
+		if acks, copies, most := a.write(segment); losing.Load() || c.wakes != (copies > most) {
+			t.Errorf("after a loss, and %v after the last waking (useful: %d), %d copies of %d ACKs, at rest up to %d; want all: %v", c.woken, c.useful, copies, acks, most, c.wakes)
+		}
 	}
-	a.rest()
+	programs := &ackPrograms{Collection: a.receiver}
+	for _, rests := range []uint8{0, 1} { // as the daemon has it when the sender used one
+		r, _ := a.counted()
+		r.Rests = rests
+		h.must(programs.copyTo(a.there, r))
+	}
+	if r, _ := a.counted(); r.Rests != 1 || r.Useful != 1 {
+		t.Errorf("rests again after copies were used: %+v", r)
+	}
+	a.rest(31*time.Second, 0)
 	time.Sleep(1100 * time.Millisecond)
 	if acks, copies, _ := a.write(segment); copies != acks {
 		t.Errorf("after a pause %d copies of %d ACKs, want all", copies, acks)
