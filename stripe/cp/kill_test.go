@@ -85,9 +85,9 @@ func near(t testing.TB, args ...string) (cmd *exec.Cmd, farPid func() int) {
 func TestKill(t *testing.T) {
 	from := t.TempDir()
 	r := rand.New(rand.NewPCG(7, 7))
-	kills := 2
+	want := 2
 	if rung.Full() {
-		kills = 25 // a hundred in all
+		want = 25 // a hundred in all
 	}
 	sizes := []int{0, 1, 5 << 20}
 	for range 200 {
@@ -131,7 +131,11 @@ func TestKill(t *testing.T) {
 				args = []string{"host:" + from, to}
 			}
 			whole := 200 * time.Millisecond // what a copy takes, once it is known
-			for range kills {
+			kills := 0
+			for tries := 0; kills < want; tries++ { // a copy may have ended before it is killed
+				if tries == 10*want {
+					t.Fatalf("%d of %d copies were killed; want %d", kills, tries, want)
+				}
 				start := time.Now()
 				cmd, farPid := near(t, args...)
 				if err := cmd.Start(); err != nil {
@@ -142,17 +146,19 @@ func TestKill(t *testing.T) {
 				if c.killFar {
 					victim = farPid()
 				}
-				if victim > 1 {
-					_ = syscall.Kill(victim, syscall.SIGKILL)
-				}
+				hit := victim > 1 && syscall.Kill(victim, syscall.SIGKILL) == nil
 				err := cmd.Wait()
 				n := check(to)
-				t.Logf("killed: %v, %d files are whole", err, n)
-				if err == nil {
+				switch {
+				case err == nil:
 					whole = time.Since(start)
-				} else {
+				case !hit:
+					t.Fatalf("a copy that was not killed: %v", err)
+				default:
+					kills++
 					whole += whole / 4
 				}
+				t.Logf("kill %d: %v, %d files are whole", kills, err, n)
 				if n == len(sizes) { // begin again
 					if err := os.RemoveAll(filepath.Join(to, filepath.Base(from))); err != nil {
 						t.Fatal(err)
