@@ -126,7 +126,7 @@ func (t *Text) Progress(s Snapshot) {
 // linkGrace is how long a link may take before its want of a path is told, unless the connection ends before.
 const linkGrace = 3 * time.Second
 
-// linkSpent is what is said of a link that has reached its cap. The next run counts anew: the same command again is no way around a quota.
+// linkSpent is what is said of a link that has reached its cap. The next run counts anew.
 const linkSpent = "has reached its cap, which is for one run, and is used no more"
 
 // settled leaves out links that are still tried for the first time: a proxy's connections, for one, are often over before.
