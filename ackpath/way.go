@@ -10,7 +10,7 @@ const (
 	HelloEvery = time.Second
 	// patience is how long an answer may take: a bloated line has round trips of seconds.
 	patience = 5 * time.Second
-	// unansweredMost is after how many hellos without answer a way counts as silent. Three in a row are lost once in 5 minutes of 10 % loss each way.
+	// unansweredMost is after how many hellos without answer a way counts as silent. Three in a row are lost once in 3 minutes of 10 % loss each way.
 	unansweredMost = 3
 	// A way that is silent, and a flow whose copies were of no use, is tried again after firstBackoff, then after twice as long each time.
 	firstBackoff = 10 * time.Second

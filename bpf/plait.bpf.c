@@ -232,14 +232,18 @@ void BPF_PROG(plait_init, struct sock *sk)
 	algorithm_init(sk, s);
 }
 
-/* The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing. */
+/* The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing, and without copies of ACKs that nobody corrects for. */
 SEC("struct_ops")
 void BPF_PROG(plait_release, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
+	struct plait_ack_native *n;
 
 	if (!s)
 		return;
+	n = is_subflow(sk) ? bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0) : 0;
+	if (n)
+		n->closed = 1;
 	if (s->burst_start_us) { /* nobody will see its end */
 		s->burst_start_us = 0;
 		count(bursts_unmeasured);

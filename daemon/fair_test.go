@@ -176,6 +176,20 @@ func TestFairControlCloses(t *testing.T) {
 	}
 }
 
+// Who leaves plait has no copies from then on, and not until the receiver hears that nobody corrects for them.
+func TestFairControlLeaves(t *testing.T) {
+	h, c, tell := newFair(t, "fixed:reno", 200*time.Millisecond)
+	if s := tell(); s.Closed != 0 || s.Native == 0 {
+		t.Fatalf("not under the fair control: %+v", s)
+	}
+	onSocket(h, c.server, func(fd int) error {
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, otherChoice)
+	})
+	if s := tell(); s.Closed != 1 {
+		t.Errorf("under %s: %+v, want copies closed out", otherChoice, s)
+	}
+}
+
 // A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
 // what is in flight. Its window is that share of the algorithm's. These come so much sooner that they are never closed out: what follows would be a timeout.
 func TestFairControl(t *testing.T) {
