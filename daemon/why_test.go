@@ -1,10 +1,10 @@
 package daemon
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,9 +14,13 @@ import (
 )
 
 // why is what the daemon says of the server's end of a connection it has nothing of.
-func (h *host) why(p *process, c pair) string {
+func (h *host) why(d *Daemon, c pair) string {
 	h.Helper()
-	_, err := p.Why(c.server.LocalAddr().String() + "-" + c.client.LocalAddr().String())
+	var err error
+	h.in(func() error {
+		_, err = d.Why(c.server.LocalAddr().String() + "-" + c.client.LocalAddr().String())
+		return nil
+	})
 	if !errors.Is(err, ErrNoSocket) {
 		h.Fatalf("got %v, want that nothing is known", err)
 	}
@@ -37,35 +41,34 @@ func TestWhyNot(t *testing.T) {
 	h.enter(h.outside)
 	outside := h.connect(0, "")
 	h.enter(h.cgroup)
-	p := h.up(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}\n    - {port: %d, holdout_percent: 100}\n    - {port: %d, policy: fixed:bic}", takeAll, portOff, portNew, portMany))
-	h.says(h.why(p, h.connect(portOff, "")), systemDefault, "switched off by rule port "+fmt.Sprint(portOff))
+	d := h.inside(fmt.Sprintf("%s\n  rules:\n    - {port: %d, mode: off}\n    - {port: %d, holdout_percent: 100}\n    - {port: %d, policy: fixed:bic}", takeAll, portOff, portNew, portMany), new(bytes.Buffer))
+	h.says(h.why(d, h.connect(portOff, "")), systemDefault, "switched off by rule port "+fmt.Sprint(portOff))
 	heldOut := h.connect(portNew, "")
 	h.transfers("held out", heldOut)
-	h.says(h.why(p, heldOut), systemDefault, "held out: ")
-	h.says(h.why(p, other.connect(portNew, "")), systemDefault, "held out: ")
-	h.says(h.why(p, h.connect(0, otherChoice)), otherChoice, "its application, or the route, has chosen that")
-	h.says(h.why(p, h.connect(0, "")), bpf.Name, "it has sent nothing yet")
+	h.says(h.why(d, heldOut), systemDefault, "held out: ")
+	h.says(h.why(d, other.connect(portNew, "")), systemDefault, "held out: ")
+	h.says(h.why(d, h.connect(0, otherChoice)), otherChoice, "its application, or the route, has chosen that")
+	h.says(h.why(d, h.connect(0, "")), bpf.Name, "it has sent nothing yet")
 	leaves := h.connect(0, "")
 	raw, err := leaves.server.SyscallConn()
 	h.must(err)
 	h.must(chosen(otherChoice)("", "", raw))
-	h.says(h.why(p, leaves), otherChoice, "it was plait's until its application chose that")
-	h.says(h.why(p, outside), systemDefault, "it is not of cgroup "+h.cgroup)
+	h.says(h.why(d, leaves), otherChoice, "it was plait's until its application chose that")
+	h.says(h.why(d, outside), systemDefault, "it is not of cgroup "+h.cgroup)
 	slow := h.connect(portMany, "")
-	h.slower(netip.MustParsePrefix("127.0.0.0/24"), 3)
-	h.eventually(compareEvery+3*beatEvery, "it is given back", func() bool {
-		return slices.ContainsFunc(h.status(p).Prefixes, func(p PrefixStatus) bool { return p.Reverted })
-	})
+	h.slowerIn(d.kernel.Maps["plait_latencies"], netip.MustParsePrefix("127.0.0.0/24"), 3)
+	h.must(d.revert())
 	h.must(transfer(slow, 1000))
-	h.says(h.why(p, slow), systemDefault, "127.0.0.0/24 is given back since 20")
-	h.says(h.why(p, slow), systemDefault, ": bursts took 2.00 times as long with policy fixed:bic, rule port "+fmt.Sprint(portMany))
+	h.says(h.why(d, slow), systemDefault, "127.0.0.0/24 is given back since 20")
+	h.says(h.why(d, slow), systemDefault, ": bursts took 2.00 times as long with policy fixed:bic, rule port "+fmt.Sprint(portMany))
 	h.connect(portOff, "")
 	h.connect(portOff, "")
 	for name, want := range map[string]string{
 		"127.0.0.1:1":                     "no such connection in any network namespace that plait finds",
 		fmt.Sprint("127.0.0.1:", portOff): "connections have this end, and plait manages none of them",
 	} {
-		if _, err := p.Why(name); !errors.Is(err, ErrNoSocket) || !strings.Contains(err.Error(), want) {
+		var err error
+		if h.in(func() error { _, err = d.Why(name); return nil }); !errors.Is(err, ErrNoSocket) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
 	}
