@@ -45,8 +45,8 @@ type MetricChange struct {
 	Metric string `json:"metric"`
 	A      Stat   `json:"a"`
 	B      Stat   `json:"b"`
-	// Verdict: same (within 1e-9 of the value), within spread, changed (the means are further apart than twice the standard
-	// error of their difference), or "differs, no spread known" if one file has a single seed.
+	// Verdict: same (within 1e-9 of the value), within spread, changed (the means are further apart than those of equal
+	// seeds are in 19 of 20 comparisons, by Welch's t), or "differs, no spread known" if one file has a single seed.
 	Verdict string `json:"verdict"`
 }
 
@@ -86,15 +86,28 @@ func presence(there bool) string {
 	return "absent"
 }
 
-// verdict compares two means. The standard error of their difference is sqrt(sdA^2/nA + sdB^2/nB).
+// quantiles are those of Student's t distribution at 0.975, for 1 and more degrees of freedom.
+var quantiles = [...]float64{12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23}
+
+// farApart is how many standard errors two means are apart by chance in one of twenty comparisons, with so many degrees of freedom.
+func farApart(freedom float64) float64 {
+	if n := max(int(freedom), 1); n < len(quantiles) {
+		return quantiles[n-1] + (quantiles[n]-quantiles[n-1])*(freedom-float64(n))
+	}
+	return 1.96 + 2.5/freedom // within 0.02
+}
+
+// verdict compares two means (Welch 1947). The standard error of their difference is sqrt(sdA^2/nA + sdB^2/nB).
 func verdict(a, b Stat) string {
 	difference := math.Abs(a.Mean - b.Mean)
+	va, vb := a.SD*a.SD/float64(a.N), b.SD*b.SD/float64(b.N)
+	freedom := (va + vb) * (va + vb) / (va*va/float64(a.N-1) + vb*vb/float64(b.N-1))
 	switch {
 	case difference <= 1e-9*math.Max(math.Abs(a.Mean), math.Abs(b.Mean)):
 		return Same
 	case a.N < 2 || b.N < 2:
 		return NoSpread
-	case difference > 2*math.Sqrt(a.SD*a.SD/float64(a.N)+b.SD*b.SD/float64(b.N)):
+	case va+vb == 0 || difference > farApart(freedom)*math.Sqrt(va+vb):
 		return Changed
 	}
 	return Within

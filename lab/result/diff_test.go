@@ -1,6 +1,7 @@
 package result
 
 import (
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -22,15 +23,15 @@ func TestDiffOfEqualFilesIsEmpty(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	// Standard error of the difference: sqrt(1/4 + 1/4) = 0.7071, so the limit is 1.4142.
+	// Standard error of the difference: sqrt(1/4 + 1/4) = 0.7071, with 6 degrees of freedom, so the limit is 2.45 times that, 1.7324.
 	four := func(mean float64) Stat { return Stat{N: 4, Mean: mean, SD: 1} }
 	for _, test := range []struct {
 		a, b Stat
 		want string
 	}{
-		{four(10), four(11.41), Within},
-		{four(10), four(11.42), Changed},
-		{four(10), four(8.58), Changed},
+		{four(10), four(11.73), Within},
+		{four(10), four(11.74), Changed},
+		{four(10), four(8.26), Changed},
 		{four(10), four(10), Same},
 		{Stat{N: 3, Mean: 10}, Stat{N: 3, Mean: 10.001}, Changed}, // no spread at all: any difference counts
 		{Stat{N: 1, Mean: 10}, Stat{N: 1, Mean: 10.001}, NoSpread},
@@ -116,5 +117,29 @@ func TestDiffTellsWhatOnlyOneFileHas(t *testing.T) {
 	}
 	if err := Diff(a, b).WriteText(&text); err == nil || !strings.Contains(err.Error(), "no valid cell in common") {
 		t.Errorf("files with no cell in common: %v", err)
+	}
+}
+
+// Of values that differ by chance alone one comparison in twenty says that they have changed, however few seeds there are.
+func TestVerdictByChance(t *testing.T) {
+	const times = 4000
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{2, 3, 5, 20} {
+		draw := func() Stat {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = 100 + r.NormFloat64()
+			}
+			return Summarise(values)
+		}
+		changed := 0
+		for range times {
+			if verdict(draw(), draw()) == Changed {
+				changed++
+			}
+		}
+		if share := float64(changed) / times; share < 0.01 || share > 0.06 {
+			t.Errorf("%d seeds: %.3f of the comparisons find a change", n, share)
+		}
 	}
 }
