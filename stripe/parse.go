@@ -11,6 +11,7 @@ import (
 // followed by what limits it, as in "wlan0,wwan0=0.5,eth0:cap=2GB,usb0:backup,ppp0:priority=1". "=0.5" is Policy.Share.
 func ParseLinks(text string) (map[string]Policy, error) {
 	links := map[string]Policy{}
+	whole := 0 // links without a share
 	for _, one := range strings.Split(text, ",") {
 		words := strings.Split(strings.TrimSpace(one), ":")
 		name, share, shared := strings.Cut(words[0], "=")
@@ -29,7 +30,13 @@ func ParseLinks(text string) (map[string]Policy, error) {
 				return nil, fmt.Errorf("link %s: %w", name, err)
 			}
 		}
+		if !shared {
+			whole++
+		}
 		links[name] = p
+	}
+	if whole == 0 && len(links) > 1 {
+		return nil, fmt.Errorf("links %q: each has a share, which limits a link only beside one without: leave it out for the link that is to take the rest, for example wlan0,wwan0=0.5", text)
 	}
 	return links, nil
 }
