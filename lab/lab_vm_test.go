@@ -189,6 +189,11 @@ func TestPacingEnds(t *testing.T) {
 	holds(t, runFile(t, 1, "testdata/pacing.yaml", experiment.Options{}))
 }
 
+// Exits that end in the client's access line are found to do so while a transfer runs, and those that do not are not.
+func TestSharedBottleneck(t *testing.T) {
+	holds(t, runFile(t, 0, "testdata/shared.yaml", experiment.Options{}))
+}
+
 // Each kernel takes the programs of the levers, which its verifier reads in its own way. The oldest kernel lacks seeds for netem's losses, so the lab emulates the link there. Its guest has the oldest FRR too.
 func TestKernels(t *testing.T) {
 	for _, c := range []struct{ path, kernel string }{
