@@ -348,27 +348,39 @@ func TestAckpathEncapsulated(t *testing.T) {
 	a.ip("-n " + a.client.ns + " -6 route add " + sid + " encap seg6local action End.DT6 table 255 dev slow")
 	a.ip("-n " + a.ns + " -6 route add " + sid + " via fd02::2 dev slow")
 	a.ip("-n " + a.ns + " -6 route add fd02::2/128 encap seg6 mode encap segs " + sid + " dev slow")
-	a.up("  holdout_percent: 0")
+	server := a.up("  holdout_percent: 0")
 	client := a.receiver("mode: on, ratio: 1")
-	_, quiet := a.download()
+	p, quiet := a.download()
 	if f := a.copies("over an encapsulated way", client); f.Link != "slow" {
 		t.Errorf("copied is %+v", f)
 	}
 	quiet()
+	a.over(p, server, client)
+}
+
+// over ends a connection while its links are there: it would hold plait's programs for minutes.
+func (a *ackHosts) over(p pair, ended ...*process) {
+	a.Helper()
+	p.close()
+	for _, one := range ended {
+		one.kill()
+	}
+	a.clean("the connection has ended, on links that are still there")
 }
 
 // Without TCP timestamps no ACK is copied, and that is said.
 func TestAckpathWithoutTimestamps(t *testing.T) {
 	a := newAckHosts(t, true)
 	a.must(netns.Do(a.client.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_timestamps", []byte("0"), 0) }))
-	a.up("  holdout_percent: 0")
+	server := a.up("  holdout_percent: 0")
 	client := a.receiver("mode: on, ratio: 1")
-	_, quiet := a.download()
+	p, quiet := a.download()
 	a.eventually(time.Minute, "it is said that there are no timestamps", func() bool {
 		s := a.acks(client)
 		return s.Copies == 0 && slices.ContainsFunc(s.Flows, func(f AckFlowStatus) bool { return f.Copied.IsZero() && strings.Contains(f.Because, "tcp_timestamps") })
 	})
 	quiet()
+	a.over(p, server, client)
 }
 
 func ackpathStory(t *testing.T, a *ackHosts) {
@@ -421,6 +433,5 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 	if said := client.said.String(); !strings.Contains(said, "are copied no more") || !strings.Contains(said, "does not answer over quick") {
 		t.Errorf("the receiver does not say why it ends: %s", said)
 	}
-	p.close()
-	a.clean("the connection has ended, on links that are still there")
+	a.over(p)
 }
