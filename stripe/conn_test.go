@@ -292,15 +292,26 @@ func slowly(t *testing.T, to string, delay time.Duration) (at string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	type bits struct {
+		due  time.Time
+		data []byte
+	}
 	way := func(from, to net.Conn) {
 		defer to.Close()
+		line := make(chan bits, 1000)
+		defer close(line)
+		go func() {
+			for b := range line {
+				time.Sleep(time.Until(b.due))
+				_, _ = to.Write(b.data)
+			}
+		}()
 		for b := make([]byte, 1<<16); ; {
 			n, err := from.Read(b)
 			if err != nil {
 				return
 			}
-			late := bytes.Clone(b[:n])
-			time.AfterFunc(delay, func() { _, _ = to.Write(late) }) // a handshake's messages are far apart
+			line <- bits{time.Now().Add(delay), bytes.Clone(b[:n])}
 		}
 	}
 	go func() {
