@@ -134,7 +134,8 @@ func (x *exits) part(ctx context.Context, t *egress.Trial, p egress.Pair) (rate 
 // try finds out whether two exits share a bottleneck on the way to a client, which takes some seconds, and acts on it.
 func (x *exits) try(ctx context.Context, p egress.Pair) {
 	t := &egress.Trial{}
-	over, shared := !x.watch(ctx, t, p), false
+	alike := x.watch(ctx, t, p)
+	over, shared := !alike, false
 	for !over {
 		over, shared = t.Add(x.part(ctx, t, p))
 	}
@@ -145,7 +146,7 @@ func (x *exits) try(ctx context.Context, p egress.Pair) {
 		x.say(found(p, t.Times, shared))
 	}
 	x.mu.Unlock()
-	if len(t.Times) > 0 {
+	if alike { // a trial that told nothing may have left the exit out, too
 		x.mptcp.Act(p.Client)
 	}
 }
