@@ -270,6 +270,11 @@ func (x *exits) requicken(now time.Time) (clients []netip.Addr) {
 	return clients
 }
 
+// rttMs is 0 where nothing was measured.
+func (x *exits) rttMs(exit string, client netip.Addr) float64 {
+	return x.traffic.RTTUs(exit, client) / 1000
+}
+
 // turn gives a client another exit for its latency, if that is due. The caller has x.mu.
 func (x *exits) turn(client netip.Addr, now time.Time) (turned bool) {
 	was, main, ways := x.quickest[client], x.plan.MainExit(client), x.plan.Reachable(client)
@@ -285,6 +290,7 @@ func (x *exits) turn(client netip.Addr, now time.Time) (turned bool) {
 		if exit != was.exit {
 			x.quickest[client] = quickExit{exit, now}
 			turned = true
+			x.say(fmt.Sprintf("exit %s is quicker to %v now (%.1f ms; %s %.1f ms): it carries what is for latency", exit, client, x.rttMs(exit, client), was.exit, x.rttMs(was.exit, client)))
 		}
 	}
 	return turned

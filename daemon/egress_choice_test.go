@@ -119,6 +119,10 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.expect)
 		}
 	}
+	const quicker = "exit c is quicker to 2001:db8:c::2 now (20.0 ms; a 40.0 ms): it carries what is for latency"
+	if said := x.journal.decisions.entries; len(said) != 1 || said[0].Text != quicker {
+		t.Errorf("said %v, want %q", said, quicker)
+	}
 }
 
 // What is explained are the services that connections of the client can have: of rules by prefix the longest, and with that none by cgroup and not the rest's.

@@ -59,7 +59,7 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	out := Explanation{Client: client, Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
 	ways := x.plan.Reachable(client)
 	for _, w := range ways {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), StandsBy: cmp.Or(x.spared(w.Exit, client), x.doubled(w.Exit, client)), RTTMs: x.traffic.RTTUs(w.Exit, client) / 1000}
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), StandsBy: cmp.Or(x.spared(w.Exit, client), x.doubled(w.Exit, client)), RTTMs: x.rttMs(w.Exit, client)}
 		one.GoodputMbps, one.LossPercent = x.traffic.Way(w.Exit, client)
 		if a, ok := x.byExit[w.Exit][client.Is4()]; ok {
 			one.Address = &a
