@@ -3,42 +3,80 @@ package check
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 )
 
-const doBest = "on that router see: ip -6 route get TARGET from this address iif INTERFACE, which must lead to an exit's VRF or peer; FRR 8.4 keeps what an exit announces out of the main table, " +
-	"for which kernel.sh of plait egress render has rules"
+const (
+	doBest = "on that router see: ip -6 route get TARGET (IPv4: ip route get) from this address iif INTERFACE, which must lead to an exit's VRF or peer; FRR 8.4 keeps what an exit announces out of the main table, " +
+		"for which kernel.sh of plait egress render has rules"
+	doRoute = "see ip -6 route get TARGET (IPv4: ip route get): let the border routers announce what their exits do in the default table, too, or set a default route"
+)
 
-// best is about the best path: what leaves from this host's own address, by the main table. Connections begin there. Packets go to destinations of each exit in turn; through
-// is what was answered about them through exits.
-func best(ctx context.Context, in Input, through map[netip.Addr]trace) (out []Result, err error) {
-	p, err := newProber(ctx, in.Address, in.Address, false)
+// own is the address that connections to a target begin from: for IPv6 that of the configuration, for IPv4 what the kernel would take.
+func (in Input) own(target netip.Addr) (netip.Addr, error) {
+	if target.Is6() {
+		return in.Address, nil
+	}
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(target, 9))) // sends nothing
 	if err != nil {
-		return []Result{{Unknown, "", "best path", err.Error(), ""}}, nil
+		return netip.Addr{}, err
+	}
+	defer c.Close()
+	own := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr()
+	for _, x := range in.Exits {
+		if slices.Contains(x.Addresses, own) {
+			return own, fmt.Errorf("the kernel begins from %v, which is of exit %s", own, x.Name)
+		}
+	}
+	return own, nil
+}
+
+// bestTo sends packets to targets of one family from this host's own address.
+func bestTo(ctx context.Context, in Input, targets []netip.Addr, through map[netip.Addr]trace) (Result, error) {
+	what, own := "to "+joined(targets), netip.Addr{}
+	no := func(outcome Outcome, err error, do string) (Result, error) {
+		return Result{outcome, "", "best path", fmt.Sprintf("%s: %v", what, err), do}, context.Cause(ctx)
+	}
+	own, err := in.own(targets[0])
+	if err != nil {
+		return no(Failed, err, doRoute)
+	}
+	what = fmt.Sprintf("from %v %s", own, what)
+	p, err := newProber(ctx, own, in.Address, false)
+	if err != nil {
+		return no(Unknown, err, "")
 	}
 	defer p.close()
+	t, err := p.trace(ctx, netip.Addr{}, targets)
+	if err != nil {
+		return no(Failed, err, doRoute)
+	}
+	return t.reaches(what, through), nil
+}
+
+// best is about the best path: what leaves from this host's own address, by the main table. Connections begin there. Packets go to destinations of each exit and family in
+// turn; through is what was answered about them through exits.
+func best(ctx context.Context, in Input, through map[netip.Addr]trace) (out []Result, err error) {
 	var tried []netip.Addr
 	for _, x := range in.Exits {
-		var targets []netip.Addr
-		for _, s := range x.Samples {
-			if a, usable := s.target(); usable && a.Is6() && len(targets) < bestTargets && !slices.Contains(tried, a) {
-				tried, targets = append(tried, a), append(targets, a)
+		for _, is6 := range []bool{true, false} {
+			var targets []netip.Addr
+			for _, s := range x.Samples {
+				if a, usable := s.target(); usable && a.Is6() == is6 && len(targets) < bestTargets && !slices.Contains(tried, a) {
+					tried, targets = append(tried, a), append(targets, a)
+				}
 			}
+			if len(targets) == 0 {
+				continue
+			}
+			r, err := bestTo(ctx, in, targets, through)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, r)
 		}
-		if len(targets) == 0 {
-			continue
-		}
-		what := fmt.Sprintf("from %v to %s", in.Address, joined(targets))
-		t, err := p.trace(ctx, netip.Addr{}, targets)
-		if ctx.Err() != nil {
-			return out, context.Cause(ctx)
-		}
-		if err != nil {
-			out = append(out, Result{Failed, "", "best path", fmt.Sprintf("%s: %v", what, err), "see ip -6 route get TARGET: let the border routers announce what their exits do in the default table, too, or set a default route"})
-			continue
-		}
-		out = append(out, t.reaches(what, through))
 	}
 	return out, nil
 }

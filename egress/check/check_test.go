@@ -96,6 +96,8 @@ func newNetwork(tb testing.TB) *network {
 	// forth: locators inside, clients outside; back: everything else
 	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:1::1", n.server)
 	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:2::1", n.inner)
+	n.ip("-n %s route add 198.51.0.0/16 via 10.0.1.1", n.server)
+	n.ip("-n %s route add 198.51.0.0/16 via 10.0.2.1", n.inner)
 	n.ip("-n %s -6 route add fc00::/16 via 2001:db8:1::1", n.server)
 	n.ip("-n %s -6 route add fc00::/16 via 2001:db8:2::1", n.inner)
 	for i, ns := range []string{n.border, n.peer} {
@@ -108,6 +110,7 @@ func newNetwork(tb testing.TB) *network {
 		n.ip("-n %s -6 route add %s/128 via 2001:db8:%d::10", ns, exit6, i+2)
 		n.ip("-n %s -6 route add 2001:db8:1::/64 via 2001:db8:%d::10", ns, i+2)
 		n.ip("-n %s route add %s via 10.0.%d.10", ns, exit4, i+2)
+		n.ip("-n %s route add 10.0.1.0/24 via 10.0.%d.10", ns, i+2)
 	}
 	n.ip("-n %s -6 route add default via 2001:db8:3::1 table 10", n.border)
 	n.ip("-n %s -6 route add %s/128 encap seg6local action End.DT6 table 10 dev east", n.border, sid6)
@@ -226,7 +229,7 @@ func TestAllIsWell(t *testing.T) {
 			t.Errorf("%s %s: %s %s", r.Check, r.Exit, r.Outcome, r.Found)
 		}
 	}
-	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "size": {OK, OK}, "way": {OK, OK}, "table": {OK}, "rules": {OK}, "lookup": {OK}, "session": {OK}, "tunnel source": {OK}, "best path": {OK}})
+	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "size": {OK, OK}, "way": {OK, OK}, "table": {OK}, "rules": {OK}, "lookup": {OK}, "session": {OK}, "tunnel source": {OK}, "best path": {OK, OK}})
 	if text := found(out, "size"); strings.Count(text, "packets of 1500 bytes pass") != 2 {
 		t.Errorf("got %s, want full packets in both families", text)
 	}
@@ -248,17 +251,22 @@ func TestBestPathDrops(t *testing.T) {
 	n := newNetwork(t)
 	n.ip("-n %s -6 route replace unreachable 2001:db8:c000::/34", n.border)
 	out := n.run()
-	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "best path": {Failed}})
+	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "best path": {Failed, OK}})
 	if text := found(out, "best path"); !strings.Contains(text, "2001:db8:2::1 has no route to 2001:db8:c000::1, and through an exit packets get on") {
 		t.Errorf("got %s", text)
 	}
 	n.ip("-n %s -6 route del 2001:db8:c000::/34", n.server)
-	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {Failed}})
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {Failed, OK}})
 	// the destination's own router may know nobody of that address: the same answers through the exit
 	n.ip("-n %s -6 route add 2001:db8:c000::/34 via 2001:db8:1::1", n.server)
 	n.ip("-n %s -6 route replace 2001:db8:c000::/34 via 2001:db8:3::1", n.border)
 	n.ip("-n %s -6 route replace unreachable 2001:db8:c000::/34", n.peer)
-	n.want(n.run(), map[string][]Outcome{"best path": {OK}})
+	n.want(n.run(), map[string][]Outcome{"best path": {OK, OK}})
+	n.ip("-n %s route replace unreachable 198.51.0.0/16", n.border)
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {OK, Failed}})
+	n.ip("-n %s route replace 198.51.0.0/16 via 10.0.3.1", n.border)
+	n.ip("-n %s route del 198.51.0.0/16", n.server)
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {OK, Failed}})
 }
 
 // The border router decapsulates, and its peer drops; or it has no route to the peer.
