@@ -48,7 +48,7 @@ func (x *exits) share(ctx context.Context, now time.Time) (clients []netip.Addr)
 	}
 	for _, p := range tried {
 		if _, going := x.trials[p.Client]; going || len(x.trials) == trialsAtOnce {
-			x.shares.Found(p, false, now)
+			x.shares.Unlike(p, now)
 			continue
 		}
 		x.trials[p.Client] = ""
@@ -134,8 +134,14 @@ func (x *exits) part(ctx context.Context, t *egress.Trial, p egress.Pair) (rate 
 // try finds out whether two exits share a bottleneck on the way to a client, which takes some seconds, and acts on it.
 func (x *exits) try(ctx context.Context, p egress.Pair) {
 	t := &egress.Trial{}
-	alike := x.watch(ctx, t, p)
-	over, shared := !alike, false
+	if !x.watch(ctx, t, p) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.trials, p.Client)
+		x.shares.Unlike(p, time.Now())
+		return
+	}
+	over, shared := false, false
 	for !over {
 		over, shared = t.Add(x.part(ctx, t, p))
 	}
@@ -146,9 +152,7 @@ func (x *exits) try(ctx context.Context, p egress.Pair) {
 		x.say(found(p, t.Times, shared))
 	}
 	x.mu.Unlock()
-	if alike { // a trial that told nothing may have left the exit out, too
-		x.mptcp.Act(p.Client)
-	}
+	x.mptcp.Act(p.Client) // a trial that told nothing may have left the exit out, too
 }
 
 func found(p egress.Pair, times []float64, shared bool) string {

@@ -8,9 +8,11 @@ import (
 const (
 	// busy is how many bytes an exit must bring a client between two looks to be of interest.
 	busy = 32_000
-	// sharedFor is how long what a trial found holds, for paths change. What finds no bottleneck is done again sooner: it costs less.
+	// sharedFor is how long what a trial found holds, for paths change. What finds no bottleneck is done again sooner: it costs less. Least of all does it cost to look whether round-trip times
+	// move alike, which those of one queue need not do for some seconds, after a loss on one way for instance.
 	sharedFor = 10 * time.Minute
 	apartFor  = 30 * time.Second
+	unlikeFor = 5 * time.Second
 )
 
 // Pair is two exits that may end in one bottleneck on the way to a client: With is that of the best path, Exit another one.
@@ -51,7 +53,7 @@ func (s Shares) Clients() map[string]int {
 	return out
 }
 
-// Look takes in what was done since the look before. It returns the pairs that were busy now and then, to be tried, each until Found is called, and
+// Look takes in what was done since the look before. It returns the pairs that were busy now and then, to be tried, each until Found or Unlike is called, and
 // the clients for whom what was found is over.
 func (s Shares) Look(loads []WayLoad, now time.Time) (tried []Pair, over []netip.Addr) {
 	best := map[netip.Addr]WayLoad{}
@@ -85,6 +87,12 @@ func (s Shares) Look(loads []WayLoad, now time.Time) (tried []Pair, over []netip
 		delete(s, k)
 	}
 	return tried, over
+}
+
+// Unlike takes in that a trial went no further than to look at round-trip times.
+func (s Shares) Unlike(of Pair, now time.Time) {
+	one := s[wayTo{of.Exit, of.Client}]
+	one.trying, one.until = false, now.Add(unlikeFor)
 }
 
 // Found takes in what a trial found.

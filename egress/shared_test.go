@@ -20,6 +20,9 @@ func TestShares(t *testing.T) {
 	look(time.Second, both, 0, 0)
 	look(time.Second, both, 1, 0)
 	look(time.Second, both, 0, 0) // it goes on
+	s.Unlike(pair, at)
+	look(unlikeFor-time.Second, both, 0, 0)
+	look(time.Second, both, 1, 0)
 	s.Found(pair, false, at)
 	look(apartFor-time.Second, both, 0, 0)
 	look(time.Second, both, 1, 0)
