@@ -191,6 +191,7 @@ func (x *Egress) exit(r *reader, n *yaml.Node, pools *[]pool) {
 		text("name", &one.Name, wrongName),
 		text("route_target", &one.RouteTarget, wrongRouteTarget),
 		parsed("locators", &one.Locators, "an IPv6 prefix, like 2001:db8:f1::/48", netip.ParsePrefix),
+		parsed("sids", &one.SIDs, "an IPv6 address, like 2001:db8:f1:0:40::", netip.ParseAddr),
 		parsed("addresses", &from, "an IP address, or a prefix without bits behind its length to take it from", addressOrPrefix),
 		number("cost", &one.Cost, 1_000_000),
 		quantity("cap_mbps", 1e6, "Mbit/s of this host's traffic", func(v float64) { one.CapMbps = v }),

@@ -106,6 +106,8 @@ func TestEgressMistakes(t *testing.T) {
 		"an exit's address":   {"2001:db8:1::b,", "2001:db8:1::10,", "plait.yaml:3:3: egress: address: 2001:db8:1::10: expected an address that exit b has not got"},
 		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:13:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
+		"SIDs and a target":   {`route_target: "65000:12"`, `route_target: "65000:12", sids: "fc00::1"`, "plait.yaml:13:7: exits: plan exit \"b\": its routes are known by its SIDs: leave out route target and locators"},
+		"a SID with a length": {`route_target: "65000:12"`, `sids: "fc00::/64"`, "sids: fc00::/64: expected an IPv6 address"},
 		"a strategy":          {"strategy: latency", "strategy: fastest", "plait.yaml:15:29: strategy: fastest: expected "},
 		"a rule for nothing":  {"port: 443, ", "", "plait.yaml:15:7: rules: no port, prefix or cgroup: expected one at least"},
 		"a cap":               {"cap_mbps: 800", "cap_mbps: -1", "plait.yaml:12:116: cap_mbps: -1: expected a number from 0 to 1000000, in Mbit/s of this host's traffic"},

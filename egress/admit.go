@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net/netip"
+	"slices"
 )
 
 // maxExits is how many exits a plan can have: sets of them are the bits of a word.
@@ -98,6 +99,9 @@ func (p *Plan) admit(k Key, r *Route) attributes {
 			a.exits |= 1 << i
 		}
 	}
+	if i, known := p.bySID[r.SID]; known {
+		a.exits |= 1 << i
+	}
 	for set := a.exits; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
 		why := p.exits[i].refuses(k.Prefix, r.SID)
@@ -120,10 +124,8 @@ func (e *Exit) refuses(prefix netip.Prefix, sid netip.Addr) Reason {
 	if !sid.IsValid() || sid.IsUnspecified() {
 		return NoSID
 	}
-	for _, l := range e.Locators {
-		if l.Contains(sid) {
-			return accepted
-		}
+	if slices.Contains(e.SIDs, sid) || slices.ContainsFunc(e.Locators, func(l netip.Prefix) bool { return l.Contains(sid) }) {
+		return accepted
 	}
 	return OutsideLocator
 }
@@ -144,16 +146,28 @@ func CheckExits(exits []Exit) error {
 
 // check notes in taken what the exit has, to find what two exits have.
 func (e *Exit) check(taken map[string]string) error {
-	if e.Name == "" || e.RouteTarget == "" {
-		return errors.New("it needs a name and a route target")
+	mine := []string{"name " + e.Name, fmt.Sprint("table ", e.Table)}
+	switch {
+	case e.Name == "":
+		return errors.New("it needs a name")
+	case e.RouteTarget == "" && len(e.SIDs) == 0:
+		return errors.New("it needs a route target or SIDs, by which its routes are known")
+	case len(e.SIDs) > 0 && (e.RouteTarget != "" || len(e.Locators) > 0):
+		return errors.New("its routes are known by its SIDs: leave out route target and locators")
+	case len(e.SIDs) == 0 && len(e.Locators) == 0:
+		return errors.New("it has no locator, so every SID would be refused: give the SRv6 prefix of its border router")
+	case len(e.SIDs) == 0:
+		mine = append(mine, "route target "+e.RouteTarget)
 	}
 	if e.Table == 0 || e.Table >= 253 && e.Table <= 255 {
 		return fmt.Errorf("table %d is the kernel's own: choose another number", e.Table)
 	}
-	if len(e.Locators) == 0 {
-		return errors.New("it has no locator, so every SID would be refused: give the SRv6 prefix of its border router")
+	for _, s := range e.SIDs {
+		if !s.Is6() || s.Is4In6() || s.Zone() != "" || s.IsUnspecified() || s.IsMulticast() {
+			return fmt.Errorf("SID %v is no IPv6 unicast address", s)
+		}
+		mine = append(mine, "SID "+s.String())
 	}
-	mine := []string{"name " + e.Name, "route target " + e.RouteTarget, fmt.Sprint("table ", e.Table)}
 	for _, l := range e.Locators {
 		if !l.IsValid() || l.Addr().Is4() {
 			return fmt.Errorf("locator %v is no IPv6 prefix", l)

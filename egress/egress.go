@@ -6,7 +6,10 @@
 // neighbour announces as VPN routes with that SID (RFC 9252). Source: Multipath Transport SRv6-EPE Suite (2024), chapters 3 and 4.
 package egress
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Exit is one way out, as it is configured.
 type Exit struct {
@@ -15,6 +18,8 @@ type Exit struct {
 	RouteTarget string
 	// Locators are the prefixes its SIDs must be in. A route with another SID is refused: it could lead packets anywhere.
 	Locators []netip.Prefix
+	// SIDs mark the VPN routes of an exit that has neither route target nor locators, as where one route target stands for all exits of a border router.
+	SIDs []netip.Addr
 	// Addresses of this host whose packets leave by this exit or not at all (EPE addresses), at most one of each family.
 	Addresses []netip.Addr
 	// Table is the number of the kernel's routing table for it.
@@ -23,6 +28,14 @@ type Exit struct {
 	Cost int
 	// CapMbps is how much of this host's traffic it is to carry; 0: no limit.
 	CapMbps float64
+}
+
+// KnownBy says in words what marks the exit's routes.
+func (e *Exit) KnownBy() string {
+	if e.RouteTarget != "" {
+		return "route target " + e.RouteTarget + " and a SID in its locators"
+	}
+	return fmt.Sprintf("one of its SIDs %v", e.SIDs)
 }
 
 // Key tells apart the routes of which a reflector has told: the one that comes later under the same key replaces.

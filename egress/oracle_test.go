@@ -54,11 +54,16 @@ func (o *oracle) withdrawals(reflector netip.Addr) (out []Update) {
 
 // announces says whether a route makes a destination reachable through an exit.
 func (e *Exit) announces(k Key, r Route) bool {
-	return k.Distinguisher != "" && slices.Contains(r.RouteTargets, e.RouteTarget) && e.has(r.SID) && !k.Prefix.Addr().IsMulticast()
+	return k.Distinguisher != "" && e.marks(r) && e.has(r.SID) && !k.Prefix.Addr().IsMulticast()
+}
+
+// marks says whether a route is marked as the exit's.
+func (e *Exit) marks(r Route) bool {
+	return slices.Contains(r.RouteTargets, e.RouteTarget) || slices.Contains(e.SIDs, r.SID)
 }
 
 func (e *Exit) has(sid netip.Addr) bool {
-	return slices.ContainsFunc(e.Locators, func(l netip.Prefix) bool { return l.Contains(sid) })
+	return slices.Contains(e.SIDs, sid) || slices.ContainsFunc(e.Locators, func(l netip.Prefix) bool { return l.Contains(sid) })
 }
 
 // told is a route with its key.
@@ -185,7 +190,7 @@ func (o *oracle) refused() map[string]int {
 	out := map[string]int{}
 	for k, r := range o.routes {
 		for _, e := range o.exits {
-			if k.Distinguisher == "" || !slices.Contains(r.RouteTargets, e.RouteTarget) || e.announces(k, r) {
+			if k.Distinguisher == "" || !e.marks(r) || e.announces(k, r) {
 				continue
 			}
 			why := OutsideLocator

@@ -14,6 +14,7 @@ import (
 type Plan struct {
 	exits    []Exit
 	byTarget map[string]int
+	bySID    map[netip.Addr]int
 
 	destinations map[netip.Prefix]*destination
 	lengths      map[bool]*[129]int // how many destinations have a prefix of each length; true: IPv4
@@ -62,11 +63,17 @@ func NewPlan(exits []Exit) (*Plan, error) {
 	if err := CheckExits(exits); err != nil {
 		return nil, err
 	}
-	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, destinations: map[netip.Prefix]*destination{},
+	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, bySID: map[netip.Addr]int{}, destinations: map[netip.Prefix]*destination{},
 		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[uint64]*shared{}, seed: maphash.MakeSeed(),
 		sids: make(sids, len(exits)), bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
 	for i, e := range exits {
-		p.byTarget[e.RouteTarget], p.sids[i] = i, map[netip.Addr]int{}
+		p.sids[i] = map[netip.Addr]int{}
+		for _, s := range e.SIDs {
+			p.bySID[s] = i
+		}
+		if e.RouteTarget != "" {
+			p.byTarget[e.RouteTarget] = i
+		}
 	}
 	return p, nil
 }

@@ -25,6 +25,14 @@ var three = []Exit{
 	{Name: "c", RouteTarget: "65000:22", Locators: prefixes("2001:db8:f2:2::/64"), Table: 103},
 }
 
+// known makes an exit one that is known by SIDs.
+func (e *Exit) known(sids ...string) {
+	e.RouteTarget, e.Locators, e.SIDs = "", nil, nil
+	for _, s := range sids {
+		e.SIDs = append(e.SIDs, netip.MustParseAddr(s))
+	}
+}
+
 // Prefixes in each other, of both families, and one that packets cannot leave for.
 var nested = prefixes("0.0.0.0/0", "192.0.2.0/24", "192.0.2.128/25", "192.0.2.129/32", "::/0", "2001:db8::/32", "2001:db8:c::/48",
 	"2001:db8:c:1::/64", "2001:db8:c::1/128", "ff02::/16")
@@ -71,11 +79,15 @@ func TestPlanAgainstOracle(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
-			p, err := NewPlan(three)
+			exits := slices.Clone(three)
+			if seed%2 == 1 {
+				exits[2].known("2001:db8:f2:2::", "2001:db8:f3::")
+			}
+			p, err := NewPlan(exits)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, kernel := newOracle(three), map[place]Entry{}
+			o, kernel := newOracle(exits), map[place]Entry{}
 			for range 300 {
 				before := maps.Clone(o.made)
 				updates := make([]Update, 1+r.IntN(6))

@@ -209,6 +209,25 @@ func TestRouteTargets(t *testing.T) {
 	}
 }
 
+// Of an exit that is known by its SIDs are the routes with these, whatever their route target, and no other exit is concerned.
+func TestKnownBySIDs(t *testing.T) {
+	exits := slices.Clone(three)
+	exits[0].known("2001:db8:f1:1::", "2001:db8:f1:1::7")
+	other := vpn("a", func(r *Route) { r.SID = netip.MustParseAddr("2001:db8:f1:1::8") })
+	other.Reflector = reflectors[1]
+	p := newPlan(t, exits, vpn("a", func(r *Route) { r.RouteTargets = []string{"65000:99"} }), vpn("b", nil), other)
+	var got []string
+	for _, w := range p.Reachable(near.Addr().Next()) {
+		got = append(got, fmt.Sprint(w.Exit, " ", w.Route.SID))
+	}
+	if want := []string{"a 2001:db8:f1:1::", "b 2001:db8:f2:1::"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if r := p.Refusals(); len(r) > 0 {
+		t.Errorf("refused %v", r)
+	}
+}
+
 func TestCheckExits(t *testing.T) {
 	for _, c := range []struct {
 		change func(a, b *Exit)
@@ -217,6 +236,10 @@ func TestCheckExits(t *testing.T) {
 		{func(a, _ *Exit) { a.Name = "" }, "it needs a name"},
 		{func(a, _ *Exit) { a.Table = 254 }, "the kernel's own"},
 		{func(a, _ *Exit) { a.Locators = nil }, "it has no locator"},
+		{func(a, _ *Exit) { a.RouteTarget = "" }, "it needs a route target or SIDs"},
+		{func(a, _ *Exit) { a.SIDs = clients[3:4] }, "leave out route target and locators"},
+		{func(a, b *Exit) { a.known("2001:db8:f1::1"); b.known("2001:db8:f1::1") }, `SID 2001:db8:f1::1 belongs to exit "a" already`},
+		{func(a, _ *Exit) { a.known("192.0.2.1") }, "SID 192.0.2.1 is no IPv6 unicast address"},
 		{func(a, _ *Exit) { a.Locators = prefixes("10.0.0.0/8") }, "no IPv6 prefix"},
 		{func(_, b *Exit) { b.Table = 101 }, `table 101 belongs to exit "a" already`},
 		{func(_, b *Exit) { b.RouteTarget = "65000:11" }, `route target 65000:11 belongs to exit "a" already`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -34,7 +35,7 @@ func egressStatus(d *daemon.ControlClient, _ string) (daemon.EgressStatus, error
 
 func printExits(out io.Writer, s daemon.EgressStatus) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "EXIT\tROUTE TARGET\tTABLE\tADDRESSES\tROUTES\tSIDS")
+	fmt.Fprintln(t, "EXIT\tKNOWN BY\tTABLE\tADDRESSES\tROUTES\tSIDS")
 	for _, e := range s.Exits {
 		addresses := make([]string, len(e.Addresses))
 		for i, a := range e.Addresses {
@@ -44,7 +45,7 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		if len(sids) > 3 {
 			sids = append(sids[:3], fmt.Sprintf("and %d more", len(e.SIDs)-3))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", e.Name, e.RouteTarget, e.Table, strings.Join(addresses, " "), e.Routes, strings.Join(sids, " "))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", e.Name, cmp.Or(e.RouteTarget, "SIDs"), e.Table, strings.Join(addresses, " "), e.Routes, strings.Join(sids, " "))
 	}
 	t.Flush()
 	var traffic []daemon.NamedTraffic

@@ -107,10 +107,10 @@ func sessions(in Input) (out []Result) {
 
 // routes is about what reflectors tell of an exit.
 func routes(x Exit) []Result {
-	out := []Result{{OK, x.Name, "routes", fmt.Sprintf("%d routes, to %d SIDs in its locators", x.Routes, x.SIDs), ""}}
+	out := []Result{{OK, x.Name, "routes", fmt.Sprintf("%d routes, to %d SIDs", x.Routes, x.SIDs), ""}}
 	if x.Routes == 0 {
-		out[0].Outcome, out[0].Do = Failed, "see whether the exit's border router has a session with its peer, exports routes with route target "+x.RouteTarget+
-			" and a SID, and announces its locator; plait egress sessions tells how many VPN routes the reflectors have"
+		out[0].Outcome, out[0].Do = Failed, "see whether the exit's border router has a session with its peer, exports routes with "+x.KnownBy()+
+			", and announces its locator; plait egress sessions tells how many VPN routes the reflectors have"
 	}
 	for _, why := range x.Refused {
 		out = append(out, Result{Failed, x.Name, "routes", "refused: " + why, "see the exit's locators in the configuration and the SIDs of its border router"})

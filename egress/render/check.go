@@ -123,6 +123,8 @@ func (n Network) CheckPeer(b BorderRouter, i int) error {
 	switch e := n.Exits[of]; {
 	case p.AS == n.AS:
 		return fmt.Errorf("as %d: it is this network's own; expected a neighbour's", p.AS)
+	case e.RouteTarget == "":
+		return fmt.Errorf("exit %s is known by its SIDs; border routers get a VRF for each route target: expected route_target and locators", p.Exit)
 	case !slices.ContainsFunc(e.Locators, covers):
 		return fmt.Errorf("exit %s has no locator with %v of border router %s: servers would refuse its SIDs; expected it among the exit's locators", p.Exit, b.Locator, b.Name)
 	case strings.ContainsFunc(p.Exit, unicode.IsControl):

@@ -226,7 +226,7 @@ func TestErrors(t *testing.T) {
 		{func(c *Config) { c.TunnelSource = netip.MustParseAddr("2001:db8::77") }, "this host has no such address"},
 		{func(c *Config) { c.TunnelSource = exits[0].Addresses[0] }, "it is an address of exit a"},
 		{func(c *Config) { c.TunnelSource = hops4[0] }, "it is no IPv6 unicast address"},
-		{func(c *Config) { c.Exits = []egress.Exit{{Name: "x"}} }, "it needs a name and a route target"},
+		{func(c *Config) { c.Exits = []egress.Exit{{Name: "x"}} }, "it needs a route target or SIDs"},
 	} {
 		config := Config{Exits: exits, Interface: "s1", TunnelSource: tunnelSource}
 		c.change(&config)
