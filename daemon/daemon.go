@@ -370,7 +370,7 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	running.Go(func() { d.reloads(ctx) })
 	running.Go(func() { failed <- serve(ctx, control, d.questions()) })
 	if metrics != nil {
-		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d, d.exits, d.acks)) })
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d.totals, d.exits, d.acks)) })
 	}
 	fmt.Fprintf(o.Log, "plait %s is up: %s\n", o.Version, c.outline(o.ConfigPath))
 	if o.Ready != nil {

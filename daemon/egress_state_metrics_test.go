@@ -68,7 +68,7 @@ func TestScrapeExits(t *testing.T) {
 	defer x.speaker.Wait()
 	defer stop()
 	answer := httptest.NewRecorder()
-	metricsHandler(&controlled{}, x, nil).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
+	metricsHandler(func() Status { return Status{} }, x, nil).ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
 	for _, want := range []string{"plait_egress_settled 0\n", "plait_egress_session_up{reflector=\"127.0.0.1\"} 0\n", "plait_egress_prefixes_set_aside 1\n", "plait_exit_standing_by{exit=\"b\",why=\"cap\"} 1\n", "plait_exit_acked_bytes_total{exit=\"c\"} 0\n"} {
 		if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), want) {
 			t.Errorf("%d, no %q in\n%s", answer.Code, want, answer.Body)

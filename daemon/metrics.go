@@ -47,7 +47,7 @@ func counterMetrics() []counterMetric {
 	}
 }
 
-// collector publishes a Status.
+// collector publishes what a Status says of all connections together.
 type collector struct {
 	status   func() Status
 	counters []counterMetric
@@ -79,11 +79,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for _, m := range c.counters {
 		out <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(s.Counters[m.counter]), m.labels...)
 	}
-	algorithms := map[string]int{}
-	for _, k := range s.Sockets {
-		algorithms[k.Algorithm]++
-	}
-	for name, n := range algorithms {
+	for name, n := range s.algorithms {
 		gauge(describeSockets, float64(n), name)
 	}
 	verdicts, reverted := map[Verdict]int{Worse: 0, Better: 0, Unclear: 0}, 0
@@ -134,10 +130,10 @@ func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// metricsHandler answers Prometheus.
-func metricsHandler(d interface{ Status() Status }, x *exits, a *acks) http.Handler {
+// metricsHandler answers Prometheus. totals are those of the daemon.
+func metricsHandler(totals func() Status, x *exits, a *acks) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{d.Status, counterMetrics()})
+	registry.MustRegister(&collector{totals, counterMetrics()})
 	if x != nil {
 		registry.MustRegister(exitsCollector{x}, exitsStateCollector{x.state})
 	}

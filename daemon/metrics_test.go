@@ -21,9 +21,9 @@ func TestMetrics(t *testing.T) {
 	}
 	s := Status{
 		Version: "1.2.3", Mode: On, Policy: "plait", HoldoutPercent: 5, UpSince: time.UnixMilli(1234500),
-		Counters: map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3},
-		Sockets:  []SocketStatus{{Algorithm: "burst"}, {Algorithm: "burst"}, {Algorithm: "cubic"}},
-		Prefixes: []PrefixStatus{prefix(Worse, true), prefix(Unclear, false)},
+		Counters:   map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3},
+		algorithms: map[string]int{"burst": 2, "cubic": 1},
+		Prefixes:   []PrefixStatus{prefix(Worse, true), prefix(Unclear, false)},
 	}
 	// Managed: 3 bursts of 64 to 80 us, 2 of 1.024 to 1.280 ms. Held out: 1 beyond the last bound.
 	s.bursts[0][0], s.bursts[0][16], s.bursts[1][95] = 3, 2, 1
@@ -106,7 +106,7 @@ func TestBurstsStayCounted(t *testing.T) {
 	d := h.inside(takeAll, new(bytes.Buffer))
 	counted := func() (n uint64) {
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(&collector{d.Status, counterMetrics()})
+		registry.MustRegister(&collector{d.totals, counterMetrics()})
 		families, err := registry.Gather()
 		h.must(err)
 		for _, f := range families {
@@ -144,7 +144,7 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { ended <- serve(ctx, l, metricsHandler(&controlled{}, nil, nil)) }()
+	go func() { ended <- serve(ctx, l, metricsHandler(func() Status { return Status{} }, nil, nil)) }()
 	var response *http.Response
 	for range 1000 {
 		if response, err = http.Get("http://" + address + "/metrics"); err == nil {

@@ -92,17 +92,22 @@ func (d *Daemon) revert() error {
 	return d.kernel.beat(d.every)
 }
 
-func (k *socket) status(systemDefault string) SocketStatus {
-	inUse, wanted := k.last.Algorithm.String(), k.algorithm
+// inUse is the congestion control the connection has now.
+func (k *socket) inUse(systemDefault string) string {
 	if k.last.observed {
-		inUse = systemDefault
+		return systemDefault
 	}
+	return k.last.Algorithm.String()
+}
+
+func (k *socket) status(systemDefault string) SocketStatus {
+	wanted := k.algorithm
 	if k.last.Bulk {
 		wanted = k.bulk
 	}
 	return SocketStatus{
 		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
-		Algorithm: inUse, Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
+		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 		AtLoss: k.atLoss,
 	}
 }
@@ -161,13 +166,16 @@ func (c Config) untimed(tracing error) string {
 // Status implements Controlled. Connections are put in order, and the other levers asked, when the heartbeat need not wait for it: to sort 100,000 takes six times as long
 // as to list them, and a lever may be busy for seconds.
 func (d *Daemon) Status() Status {
-	s := d.status()
+	s := d.status(true)
 	s.Egress, s.Ackpath = d.exits.summary(), d.acks.summary()
 	slices.SortFunc(s.Sockets, func(a, b SocketStatus) int { return cmp.Compare(a.Cookie, b.Cookie) })
 	return s
 }
 
-func (d *Daemon) status() Status {
+// totals are a Status without its connections and the other levers, for the metrics, which count connections only.
+func (d *Daemon) totals() Status { return d.status(false) }
+
+func (d *Daemon) status(connections bool) Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.config.Congestion
@@ -205,9 +213,15 @@ func (d *Daemon) status() Status {
 			s.Warnings = append(s.Warnings, why)
 		}
 	}
-	s.Sockets = make([]SocketStatus, 0, len(d.sockets))
+	s.algorithms = map[string]int{}
 	for _, k := range d.sockets {
-		s.Sockets = append(s.Sockets, k.status(s.Default))
+		s.algorithms[k.inUse(s.Default)]++
+	}
+	if connections {
+		s.Sockets = make([]SocketStatus, 0, len(d.sockets))
+		for _, k := range d.sockets {
+			s.Sockets = append(s.Sockets, k.status(s.Default))
+		}
 	}
 	return s
 }

@@ -44,7 +44,9 @@ type Status struct {
 	Ackpath  *AckpathSummary `json:"ackpath,omitempty"`
 	Warnings []string        `json:"warnings"`
 
-	bursts [2][len(bpf.Group{}.Buckets)]uint64 // for the metrics
+	// For the metrics: latencies, and connections by congestion control.
+	bursts     [2][len(bpf.Group{}.Buckets)]uint64
+	algorithms map[string]int
 }
 
 // Group is one side of a comparison.
