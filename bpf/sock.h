@@ -60,6 +60,7 @@ struct plait_sock {
 	__u32 in_flight;    /* most in flight in this round */
 	__u32 in_flight_past; /* in the one before: whether all of them arrived, the end of this one tells */
 	__u32 lost_in_flight; /* most in flight in a round trip until packets were found lost */
+	__u32 wmax_packets; /* CUBIC's, kept while another algorithm is in use (cc/cubic.h) */
 	__u32 burst_rounds; /* with data on the way, in sixteenths, less twice the pauses */
 
 	/* The burst in flight: from the first byte written after everything was acknowledged. */

@@ -7,7 +7,8 @@
  * is where the window should be one round trip later: fast at first, flat around Wmax, the window of the loss, then away from
  * it. Never slower than Reno would be with the same losses: 3 (1 - beta) / (1 + beta) packets per round trip, beta = 0.7. A loss
  * leaves beta * w; one below Wmax lowers Wmax to (1 + beta) / 2 * w, so that a shrinking share makes room for others sooner
- * (fast convergence). Time in which nothing is sent does not count.
+ * (fast convergence). Time in which nothing is sent does not count. Wmax is kept while a connection uses another algorithm, as
+ * between two transfers with bursts: growth from nothing known, 5 % per round trip, would overflow the queue again in each.
  *
  * Slow start ends at the first sign of a queue (HyStart), from 16 packets on, either of
  *
@@ -90,6 +91,7 @@ static __always_inline void cubic_init(struct sock *sk, struct plait_sock *s)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	cubic_reset(c);
+	c->wmax_packets = s->wmax_packets;
 	hystart_round(tp, c);
 	c->anchor_us = tp->tcp_mstamp;
 	c->anchor_jiffies = (__u32)bpf_jiffies64();
@@ -198,6 +200,7 @@ static __always_inline __u32 cubic_ssthresh(const struct tcp_sock *tp, struct pl
 
 	c->epoch_us = 0;
 	c->wmax_packets = cwnd < c->wmax_packets ? (__u64)cwnd * (1024 + CUBIC_BETA_1024THS) / 2048 : cwnd;
+	s->wmax_packets = c->wmax_packets;
 	return max((__u32)((__u64)cwnd * CUBIC_BETA_1024THS >> 10), 2u);
 }
 
@@ -208,6 +211,7 @@ static __always_inline void cubic_set_state(struct sock *sk, struct plait_sock *
 	if (state != TCP_CA_Loss)
 		return;
 	cubic_reset(c);
+	s->wmax_packets = 0;
 	hystart_round(tcp_sk(sk), c);
 }
 
