@@ -32,7 +32,9 @@ type Snapshot struct {
 	SentBytes  int64   // content that was sent
 	Seconds    float64 // since there was a connection
 	Bps        float64 // bits per second now, copies included
-	Links      []stripe.LinkStats
+	// SecondsLeft is how long the rest takes at that rate; 0 if that cannot be said, or nothing is left.
+	SecondsLeft float64
+	Links       []stripe.LinkStats
 }
 
 func snapshot(c *stripe.Conn, p *Progress) Snapshot {
@@ -43,15 +45,16 @@ func snapshot(c *stripe.Conn, p *Progress) Snapshot {
 	for _, l := range s.Links {
 		s.Bps += l.SendBps + l.ReceiveBps
 	}
+	s.SecondsLeft = s.left()
 	return s
 }
 
-// left is how long the rest takes at the present rate; 0 if that cannot be said.
-func (s Snapshot) left() time.Duration {
+// left is how long the rest takes at the present rate, in seconds; 0 if that cannot be said.
+func (s Snapshot) left() float64 {
 	if s.TotalBytes <= s.Bytes || s.Bps < 1 {
 		return 0
 	}
-	return time.Duration(float64(s.TotalBytes-s.Bytes) * 8 / s.Bps * float64(time.Second)).Round(time.Second)
+	return float64(s.TotalBytes-s.Bytes) * 8 / s.Bps
 }
 
 // Text reports to people: a line that is written over, if the output is a terminal, problems, and a last line.
@@ -104,23 +107,36 @@ func (t *Text) Progress(s Snapshot) {
 	if columns == 0 {
 		return
 	}
+	line := s.line(true)
+	if len(line) >= columns {
+		line = s.line(false)
+	}
+	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), columns-1)])
+	t.drawn = true
+}
+
+// line is the progress on one, with what each link has carried so far if there is room for that.
+func (s Snapshot) line(room bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", size(s.Bytes))
 	if s.TotalBytes > 0 {
 		fmt.Fprintf(&b, " of %s, %d of %d files", size(s.TotalBytes), s.Files, s.TotalFiles)
 	}
 	fmt.Fprintf(&b, ", %s", rate(s.Bps))
-	if left := s.left(); left > 0 {
+	if left := time.Duration(min(s.SecondsLeft, 1e9)) * time.Second; left > 0 {
 		fmt.Fprintf(&b, ", %v left", left)
 	}
 	for _, l := range s.Links {
-		if len(l.Paths) > 0 {
-			fmt.Fprintf(&b, " | %s %s", l.Name, rate(l.SendBps+l.ReceiveBps))
+		if len(l.Paths) == 0 {
+			continue
 		}
+		fmt.Fprintf(&b, " | %s ", l.Name)
+		if room {
+			fmt.Fprintf(&b, "%s, ", size(int64(l.SentBytes+l.ReceivedBytes)))
+		}
+		b.WriteString(rate(l.SendBps + l.ReceiveBps))
 	}
-	line := b.String()
-	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), columns-1)])
-	t.drawn = true
+	return b.String()
 }
 
 // linkGrace is how long a link may take before its want of a path is told, unless the connection ends before.

@@ -136,13 +136,20 @@ func TestJSONLists(t *testing.T) {
 
 func TestText(t *testing.T) {
 	var out strings.Builder
-	columns := 120
+	columns := 80
 	text := &Text{Out: &out, Columns: func() int { return columns }, Named: map[string]bool{"wwan0": true}}
 	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Seconds: 8, Links: []stripe.LinkStats{
 		{Name: "eth0", SendBps: 1e9, SentBytes: 1e9, Paths: []stripe.PathStats{{State: stripe.Working}}}, {Name: "wwan0", Error: "no route to 192.0.2.1"}}}
+	s.SecondsLeft = s.left()
+	text.Progress(s)
+	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 GB, 1.0 Gbit/s\x1b[K"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	out.Reset()
+	columns = 78
 	text.Progress(s)
 	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 Gbit/s\x1b[K"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("without room for what links carried: %q, want %q", got, want)
 	}
 	out.Reset()
 	columns = 10
