@@ -55,11 +55,11 @@ type Conn struct {
 	peerKey  PublicKey
 	patience time.Duration
 	cfg      *Config
-	peers    func() []Peer            // the listener's links, to tell the dialer; nil at the dialer
-	hear     func([]Peer)             // takes what the listener tells
-	onFinish func()                   // forgets the session
-	offered  bool                     // to Accept; guarded by the listener
-	failures func() map[string]string // links without a path, and why; at the dialer
+	peers    func() []Peer                    // the listener's links, to tell the dialer; nil at the dialer
+	hear     func([]Peer)                     // takes what the listener tells
+	onFinish func()                           // forgets the session
+	offered  bool                             // to Accept; guarded by the listener
+	failures func(far bool) map[string]string // links of this host, or the peer's, without a path, and why; at the dialer
 
 	mu         sync.Mutex
 	out        scheduler
@@ -76,6 +76,7 @@ type Conn struct {
 	err        error // why it ended, valid when done is closed
 	inClose    bool
 	farewell   bool // the peer's has come
+	ending     bool // it has, and is taken in a moment
 
 	readMu, writeMu             sync.Mutex
 	readable, writable, emptied signal

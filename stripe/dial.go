@@ -46,6 +46,10 @@ type dialer struct {
 	targets map[pair]*target
 	wanted  map[string]bool   // links that are named, or have had a path
 	missing map[string]string // those that cannot be tried, and why
+
+	heard      map[string]bool   // links the listener has told of
+	farNames   map[string]string // the listener's name of a link, by the one it has in pairs
+	farMissing map[string]string // links of the listener that cannot be tried, and why
 }
 
 // target is a pair that is to have a path.
@@ -77,7 +81,7 @@ func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, wanted: map[string]bool{}, missing: map[string]string{}}
+	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, wanted: map[string]bool{}, missing: map[string]string{}, heard: map[string]bool{}}
 	for name := range cfg.Links {
 		d.wanted[name] = true
 	}
@@ -152,6 +156,11 @@ func (d *dialer) hear(peers []Peer) {
 	go func() {
 		d.mu.Lock()
 		d.told = peers
+		for _, p := range peers {
+			if len(d.heard) < maxPaths {
+				d.heard[p.Link] = true
+			}
+		}
 		d.mu.Unlock()
 		d.changed.signal()
 	}()
@@ -162,9 +171,7 @@ func (d *dialer) hear(peers []Peer) {
 func (d *dialer) peers() []Peer {
 	out := slices.Clone(d.hosts)
 	for _, p := range d.told {
-		i := slices.IndexFunc(out, func(q Peer) bool {
-			return q.Link == p.Link || slices.ContainsFunc(q.Addrs, func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })
-		})
+		i := p.among(out)
 		if i < 0 {
 			out = append(out, p)
 			continue
@@ -172,6 +179,13 @@ func (d *dialer) peers() []Peer {
 		out[i].Addrs = append(slices.Clone(p.Addrs), slices.DeleteFunc(slices.Clone(out[i].Addrs), func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })...)
 	}
 	return out
+}
+
+// among finds the same link in a list: by name, or an address.
+func (p Peer) among(list []Peer) int {
+	return slices.IndexFunc(list, func(q Peer) bool {
+		return q.Link == p.Link || slices.ContainsFunc(q.Addrs, func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })
+	})
 }
 
 // relistEvery is how often links are listed without an event, in case one was lost.
@@ -236,6 +250,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			all = slices.DeleteFunc(all, begins)
 		}
 	}
+	d.seekFar(all)
 	for _, w := range choose(all, d.works, func(p pair) bool { return d.doubtful(p, now) }) {
 		wanted[w.pair] = w
 	}
@@ -355,13 +370,14 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 
 // lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
 func (d *dialer) lose(t *target) {
+	d.c.mu.Lock()
+	over := d.c.err != nil || d.c.ending
+	d.c.mu.Unlock()
+	if over {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	select {
-	case <-d.c.done:
-		return
-	default:
-	}
 	t.works, t.since = false, time.Now()
 	select {
 	case <-t.path.done:

@@ -13,7 +13,7 @@ import (
 // A frame of an unknown type is skipped, so that later versions may add some.
 const (
 	frameHello   = 1 // dialer, first: what joins which session (hello, JSON)
-	frameWelcome = 2 // listener, first: the path is taken
+	frameWelcome = 2 // listener, first: the path is taken (welcome, JSON)
 	frameData    = 3 // number of the chunk (8 bytes), payload; no payload: the end of the stream
 	frameAck     = 4 // chunks that came over this path, next chunk missing in the session, limit, which came after that one (8 bytes each)
 	framePing    = 5 // a number, to be sent back at once (8 bytes)
@@ -34,7 +34,7 @@ const (
 )
 
 // version of the protocol. A listener refuses another one.
-const version = 2
+const version = 3
 
 // hello is what a dialer says first on a path.
 type hello struct {
@@ -46,6 +46,12 @@ type hello struct {
 	Policy   Policy // of the dialer's link
 	Link     string // its name
 	To       string // the listener's link, as the dialer knows it
+}
+
+// welcome is what a listener answers. A dialer may know the link by another name only, a host's or that of a NAT.
+type welcome struct {
+	Link   string // the listener's link the path has come to
+	Policy Policy // of that link
 }
 
 func appendFrame(b []byte, kind byte, body []byte) []byte {

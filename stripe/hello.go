@@ -33,7 +33,7 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 		h.Replaces = old.id
 	}
 	stop := context.AfterFunc(ctx, func() { _ = w.SetDeadline(time.Unix(1, 0)) })
-	err = greet(w, h)
+	there, err := greet(w, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -45,7 +45,7 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 		return nil, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err)
 	}
 	own := h.Policy
-	h.Policy = Policy{} // the listener's is not known
+	h.To, h.Policy = there.Link, there.Policy
 	p, err := d.c.attach(w.wire, h, own, w.rtt)
 	if err != nil {
 		w.Close()
@@ -60,25 +60,36 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 }
 
 // greet says hello and waits for the answer.
-func greet(w wire, h hello) error {
+func greet(w wire, h hello) (there welcome, err error) {
 	if _, err := w.Write(appendJSON(nil, frameHello, h)); err != nil {
-		return err
+		return there, err
 	}
 	f, err := readFrame(w, make([]byte, maxFrame))
 	var alert tls.AlertError
 	switch {
 	case errors.As(err, &alert):
-		return fmt.Errorf("the peer does not accept this end's key: %w", err)
+		return there, fmt.Errorf("the peer does not accept this end's key: %w", err)
 	case err != nil:
-		return err
+		return there, err
 	case f.kind == frameWelcome:
-		return nil
+		return readWelcome(f.body)
 	case f.kind == frameClose && string(f.body) == unknownSession:
-		return closedByPeer(unknownSession)
+		return there, closedByPeer(unknownSession)
 	case f.kind == frameClose:
-		return fmt.Errorf("the peer refuses: %s", f.body)
+		return there, fmt.Errorf("the peer refuses: %s", f.body)
 	}
-	return fmt.Errorf("peer answers hello with frame %d", f.kind)
+	return there, fmt.Errorf("peer answers hello with frame %d", f.kind)
+}
+
+// readWelcome reads a listener's answer and checks it.
+func readWelcome(body []byte) (there welcome, err error) {
+	if err := json.Unmarshal(body, &there); err != nil {
+		return there, fmt.Errorf("welcome: %w", err)
+	}
+	if there.Link == "" || len(there.Link) > 64 {
+		return there, errors.New("welcome is out of range")
+	}
+	return there, there.Policy.Validate()
 }
 
 // readHello reads a dialer's hello and checks it.

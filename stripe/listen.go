@@ -224,7 +224,7 @@ func (l *Listener) admit(ctx context.Context, w *opened) error {
 	if err != nil {
 		return refuse(w, err)
 	}
-	if _, err := w.Write(appendFrame(nil, frameWelcome, nil)); err != nil {
+	if _, err := w.Write(appendJSON(nil, frameWelcome, welcome{Link: h.Link, Policy: l.cfg.Links[h.Link]})); err != nil {
 		return err
 	}
 	if err := w.SetDeadline(time.Time{}); err != nil {

@@ -51,7 +51,7 @@ func TestChoose(t *testing.T) {
 func TestListenerTellsNonsense(t *testing.T) {
 	at := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}
 	longest := Peer{Link: strings.Repeat("x", maxName), Addrs: at}
-	d := &dialer{changed: newSignal()}
+	d := &dialer{changed: newSignal(), heard: map[string]bool{}}
 	d.hear([]Peer{{Link: strings.Repeat("x", maxFrame-54), Addrs: at}, {Link: "nowhere"}, {Link: "invalid", Addrs: []netip.AddrPort{{}}}, longest})
 	<-d.changed
 	if got := d.peers(); len(got) != 1 || got[0].Link != longest.Link {
@@ -68,8 +68,13 @@ func TestListenerTellsNonsense(t *testing.T) {
 func TestNoAddressOfTheFamily(t *testing.T) {
 	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, wanted: map[string]bool{"wwan0": true}, hosts: []Peer{{"host", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
 	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
-	if got := d.failures()["wwan0"]; !strings.Contains(got, "same family") {
+	if got := d.failures(false)["wwan0"]; !strings.Contains(got, "same family") {
 		t.Errorf("wwan0: %q", got)
+	}
+	d.told, d.heard = []Peer{{"host", d.hosts[0].Addrs}}, map[string]bool{"host": true, "gone": true}
+	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
+	if got := d.failures(true); len(got) != 2 || !strings.Contains(got["host"], "same family") || !strings.Contains(got["gone"], "does not have it any more") {
+		t.Errorf("of the peer's links: %q", got)
 	}
 }
 
@@ -83,7 +88,7 @@ func TestReasons(t *testing.T) {
 		{"new", "x"}:  {},
 		{"late", "x"}: explained(os.ErrDeadlineExceeded), {"late", "y"}: explained(syscall.EHOSTUNREACH), {"late", "w"}: {},
 		{"far", "x"}: explained(syscall.ENETUNREACH), {"shut", "x"}: explained(syscall.ECONNREFUSED),
-		{"good", "x"}: explained(syscall.ECONNREFUSED), {"good", "y"}: {works: true},
+		{"good", "x"}: explained(syscall.ECONNREFUSED), {"good", "y"}: {works: true, path: &path{to: "y"}},
 	}}
 	want := map[string]string{
 		"new":  NotYet,
@@ -91,9 +96,16 @@ func TestReasons(t *testing.T) {
 		"far":  "no route to the server over this link (tried 192.0.2.1:7)",
 		"shut": "refused by the server over this link: nothing listens at 192.0.2.1:7, or a firewall refuses TCP",
 	}
+	d.farMissing, d.farNames = map[string]string{}, map[string]string{"w": "w", "x": "x", "y": "behind", "z": "z"} // y is a NAT's, of which the listener knows nothing
+	d.targets[pair{"good", "nat"}] = &target{works: true, path: &path{to: "z"}}
+	d.targets[pair{"late", "z"}] = explained(syscall.ECONNREFUSED)
+	wantFar := map[string]string{"w": NotYet, "x": "from far: no route to the server over this link (tried 192.0.2.1:7)", "behind": "from late: " + want["far"]}
 	for range 20 {
-		if got := d.failures(); !maps.Equal(got, want) {
+		if got := d.failures(false); !maps.Equal(got, want) {
 			t.Fatalf("%q, want %q", got, want)
+		}
+		if got := d.failures(true); !maps.Equal(got, wantFar) {
+			t.Fatalf("of the peer's links: %q, want %q", got, wantFar)
 		}
 	}
 }

@@ -325,6 +325,7 @@ func (p *path) receive(f frame) (kept bool, err error) {
 			go gone.end(errGone)
 		}
 	case frameClose:
+		c.ending = true
 		go c.takeFarewell(string(f.body))
 	}
 	return false, nil

@@ -31,28 +31,57 @@ func (d *dialer) errors() error {
 	return errors.Join(all...)
 }
 
-// failures tells why links are not used, by name; after the end, why they were not by then. Those with a path that works are left out.
-func (d *dialer) failures() map[string]string {
+// failures tells why links of this host, or of the peer, are not used, by name; after the end, why they were not by then. Those with a path that
+// works are left out.
+func (d *dialer) failures(far bool) map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := maps.Clone(d.missing)
-	pairs := slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int { return cmp.Compare(a.to, b.to) })
+	if far {
+		out = maps.Clone(d.farMissing)
+	}
+	pairs := slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.link, b.link)) })
 	for _, p := range pairs {
-		t, before := d.targets[p], out[p.link]
-		switch {
-		case t.works:
+		t, name, from := d.targets[p], p.link, ""
+		if far {
+			name, from = d.farNames[p.to], "from "+p.link+": "
+		}
+		switch before := out[name]; {
+		case t.works || name == "": // no link has this name: it is a host's
 		case t.err != nil && (before == "" || before == NotYet):
-			out[p.link] = t.err.Error()
+			out[name] = from + t.err.Error()
 		case t.path == nil && before == "":
-			out[p.link] = NotYet
+			out[name] = NotYet
 		}
 	}
 	for _, p := range pairs {
-		if d.targets[p].works {
+		switch t := d.targets[p]; {
+		case t.works && far:
+			delete(out, t.path.to)
+		case t.works:
 			delete(out, p.link)
 		}
 	}
 	return out
+}
+
+// seekFar notes which of the listener's links no way leads to. It is called with the dialer locked.
+func (d *dialer) seekFar(all []way) {
+	d.farMissing, d.farNames = map[string]string{}, map[string]string{}
+	for name := range d.heard {
+		d.farMissing[name] = "the far side does not have it any more, or it is down, or has no address"
+	}
+	for _, p := range d.told {
+		as := p.Link
+		if i := p.among(d.hosts); i >= 0 {
+			as = d.hosts[i].Link
+		}
+		d.farNames[as] = p.Link
+		delete(d.farMissing, p.Link)
+		if !slices.ContainsFunc(all, func(w way) bool { return w.to == as }) {
+			d.farMissing[p.Link] = "no link of this host has an address of the same family as one of its"
+		}
+	}
 }
 
 var (

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LinkStats is what a link of this host does for a connection.
+// LinkStats is what a link does for a connection.
 type LinkStats struct {
 	Name          string  // of its interface
 	SentBytes     uint64  // of the stream, without headers
@@ -41,21 +41,33 @@ const (
 	Spent   PathState = "spent"  // its link has reached its cap
 )
 
-// Stats tells of each link that has a path, had one, or should have one, by name.
-func (c *Conn) Stats() []LinkStats {
+// Stats tells of each link of this host that has a path, had one, or should have one, by name.
+func (c *Conn) Stats() []LinkStats { return c.stats(false) }
+
+// PeerStats tells the same of the peer's links: what this host has sent to each, and received from it. Why one is not used is known to the end
+// that dialed.
+func (c *Conn) PeerStats() []LinkStats { return c.stats(true) }
+
+func (c *Conn) stats(far bool) []LinkStats {
 	failures := map[string]string{}
 	if c.failures != nil {
-		failures = c.failures()
+		failures = c.failures(far)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	links := map[string]*LinkStats{}
-	for name, m := range c.meters {
+	links, meters := map[string]*LinkStats{}, c.meters
+	if far {
+		meters = c.farMeters
+	}
+	for name, m := range meters {
 		links[name] = &LinkStats{Name: name, SentBytes: m.sent, CopiedBytes: m.copied, ReceivedBytes: m.received}
 	}
 	for _, p := range c.paths {
 		l := links[p.link]
+		if far {
+			l = links[p.to]
+		}
 		l.SendBps += 8 * p.out.bps
 		l.ReceiveBps += 8 * p.in.bps
 		l.Paths = append(l.Paths, p.stats(now))

@@ -163,3 +163,28 @@ func TestHostTellsLinksNotUsed(t *testing.T) {
 		})
 	}
 }
+
+// So is one of the far side that no link of this host reaches; those that carry are counted, too.
+func TestHostTellsFarLinksNotUsed(t *testing.T) {
+	h := newHosts(t, "20mbit")
+	h.run("ip", "-n", h.far, "link", "add", "apart", "type", "veth", "peer", "name", "other")
+	h.run("ip", "-n", h.far, "addr", "add", "fd80::1/64", "dev", "apart", "nodad")
+	for _, dev := range []string{"apart", "other"} {
+		h.run("ip", "-n", h.far, "link", "set", dev, "up")
+	}
+	dir := t.TempDir()
+	random(t, filepath.Join(dir, "file"), 4e6)
+	end, _ := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
+	far := map[string]stripe.LinkStats{}
+	for _, l := range end.FarLinks {
+		far[l.Name] = l
+	}
+	if l := far["apart"]; len(far) != 3 || l.SentBytes > 0 || !strings.Contains(l.Error, "same family") {
+		t.Errorf("%+v; want that no link of this host has an address of the family of apart", end.FarLinks)
+	}
+	for _, name := range []string{"f0", "f1"} {
+		if l := far[name]; l.SentBytes < 4e6/4 || l.Error != "" {
+			t.Errorf("%s: %+v; want a quarter of 4 MB at least", name, l)
+		}
+	}
+}

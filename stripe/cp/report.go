@@ -35,10 +35,11 @@ type Snapshot struct {
 	// SecondsLeft is how long the rest takes at that rate; 0 if that cannot be said, or nothing is left.
 	SecondsLeft float64
 	Links       []stripe.LinkStats
+	FarLinks    []stripe.LinkStats // of the other host: what was sent to each, and received from it
 }
 
 func snapshot(c *stripe.Conn, p *Progress) Snapshot {
-	s := Snapshot{Seconds: time.Since(p.started).Seconds(), Files: p.Files.Load(), Copied: p.Copied.Load(), Kept: p.Kept.Load(), Failed: p.Failures(), Bytes: p.Bytes.Load(), SentBytes: p.SentBytes.Load(), Links: c.Stats()}
+	s := Snapshot{Seconds: time.Since(p.started).Seconds(), Files: p.Files.Load(), Copied: p.Copied.Load(), Kept: p.Kept.Load(), Failed: p.Failures(), Bytes: p.Bytes.Load(), SentBytes: p.SentBytes.Load(), Links: c.Stats(), FarLinks: c.PeerStats()}
 	if p.TotalKnown.Load() {
 		s.TotalFiles, s.TotalBytes = p.TotalFiles.Load(), p.TotalBytes.Load()
 	}
@@ -59,10 +60,11 @@ func (s Snapshot) left() float64 {
 
 // Text reports to people: a line that is written over, if the output is a terminal, problems, and a last line.
 type Text struct {
-	Out     io.Writer
-	Columns func() int      // of the terminal, as it is now; 0, or nil: it is none
-	Named   map[string]bool // links the user asked for by name
-	Quiet   bool            // problems only
+	Out      io.Writer
+	Columns  func() int      // of the terminal, as it is now; 0, or nil: it is none
+	Named    map[string]bool // links the user asked for by name
+	FarNamed map[string]bool // those of the other host
+	Quiet    bool            // problems only
 
 	mu      sync.Mutex
 	started time.Time
@@ -98,7 +100,7 @@ func (t *Text) Progress(s Snapshot) {
 		t.started = time.Now()
 	}
 	if time.Since(t.started) >= linkGrace {
-		t.tellLinks(settled(s.Links), false)
+		t.tellLinks(s, settled, false)
 	}
 	if t.Columns == nil || t.Quiet {
 		return
@@ -139,72 +141,6 @@ func (s Snapshot) line(room bool) string {
 	return b.String()
 }
 
-// linkGrace is how long a link may take before its want of a path is told, unless the connection ends before.
-const linkGrace = 3 * time.Second
-
-// linkSpent is what is said of a link that has reached its cap. The next run counts anew.
-const linkSpent = "has reached its cap, which is for one run, and is used no more"
-
-// settled leaves out links that are still tried for the first time: a proxy's connections, for one, are often over before.
-func settled(links []stripe.LinkStats) []stripe.LinkStats {
-	return slices.DeleteFunc(slices.Clone(links), func(l stripe.LinkStats) bool { return l.Error == stripe.NotYet })
-}
-
-// tellLinks says when a link that was asked for, or has carried something, cannot be used, and, before the end, when it can again. It says so once
-// for as long as that lasts: the reason is of the address tried last, of which there may be several.
-func (t *Text) tellLinks(links []stripe.LinkStats, over bool) {
-	if t.told == nil {
-		t.told = map[string]string{}
-	}
-	for _, l := range links {
-		before := t.told[l.Name]
-		if !t.Named[l.Name] && l.SentBytes+l.ReceivedBytes == 0 && before == "" {
-			continue
-		}
-		now, why := before, ""
-		switch {
-		case len(l.Paths) > 0 && l.Paths[0].State == stripe.Spent:
-			now = linkSpent
-		case l.Error != "" && before != linkSpent:
-			now, why = "is not used", ": "+l.Error
-		case l.Error == "" && len(l.Paths) > 0 && before != "" && !over:
-			now = "is used again"
-		}
-		if now != before {
-			t.told[l.Name] = now
-			t.line("plait: link " + l.Name + " " + now + why)
-		}
-	}
-}
-
-// Watch tells of a connection's links that were asked for, while it lives and no newer one is watched.
-func (t *Text) Watch(c *stripe.Conn) {
-	t.mu.Lock()
-	t.watched = c
-	t.mu.Unlock()
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
-	for {
-		over := false
-		select {
-		case <-c.Done():
-			over = true
-		case <-tick.C:
-		}
-		s := Snapshot{Links: c.Stats()}
-		t.mu.Lock()
-		newest := t.watched == c
-		if newest && over {
-			t.tellLinks(settled(s.Links), true)
-		}
-		t.mu.Unlock()
-		if !newest || over {
-			return
-		}
-		t.Progress(s)
-	}
-}
-
 // End implements Reporter.
 func (t *Text) End(s Snapshot, err error) {
 	t.mu.Lock()
@@ -213,7 +149,7 @@ func (t *Text) End(s Snapshot, err error) {
 		return
 	}
 	if t.Quiet { // otherwise the last line says it
-		t.tellLinks(s.Links, true)
+		t.tellLinks(s, slices.Clone, true)
 		return
 	}
 	var by []string
@@ -227,8 +163,15 @@ func (t *Text) End(s Snapshot, err error) {
 			by = append(by, fmt.Sprintf("%s not used (%s)", l.Name, l.Error))
 		}
 	}
-	t.line(fmt.Sprintf("files copied: %d (%s in %.1f s, %s), there before: %d, problems: %d; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
-		rate(float64(s.SentBytes)*8/s.Seconds), s.Kept, s.Failed, strings.Join(by, ", ")))
+	last := fmt.Sprintf("files copied: %d (%s in %.1f s, %s), there before: %d, problems: %d; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
+		rate(float64(s.SentBytes)*8/s.Seconds), s.Kept, s.Failed, strings.Join(by, ", "))
+	separator := "; far links not used: "
+	for _, l := range s.FarLinks {
+		if l.Error != "" {
+			last, separator = last+separator+l.Name+" ("+l.Error+")", ", "
+		}
+	}
+	t.line(last)
 }
 
 // JSON reports to programs: an object on a line for each event.
@@ -274,9 +217,11 @@ func (j *JSON) End(s Snapshot, err error) {
 
 // lists makes a list of what would be null, where programs that go through it end with an error.
 func lists(s Snapshot) Snapshot {
-	s.Links = append([]stripe.LinkStats{}, s.Links...)
-	for i, l := range s.Links {
-		s.Links[i].Paths = append([]stripe.PathStats{}, l.Paths...)
+	for _, links := range []*[]stripe.LinkStats{&s.Links, &s.FarLinks} {
+		*links = append([]stripe.LinkStats{}, *links...)
+		for i, l := range *links {
+			(*links)[i].Paths = append([]stripe.PathStats{}, l.Paths...)
+		}
 	}
 	return s
 }

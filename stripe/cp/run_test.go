@@ -176,6 +176,12 @@ func TestText(t *testing.T) {
 	if got, want := out.String(), "\r\x1b[Kfiles copied: 1 (1.0 GB in 8.0 s, 1.0 Gbit/s), there before: 0, problems: 0; by link: eth0 1.0 GB, wwan0 not used (no route to 192.0.2.2)\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	out.Reset()
+	s.FarLinks = []stripe.LinkStats{{Name: "eth0", SentBytes: 1e9}, {Name: "docker0", Error: "from eth0: no route"}, {Name: "wlan0", Error: "it is down"}}
+	text.End(s, nil)
+	if got, want := out.String(), "(no route to 192.0.2.2); far links not used: docker0 (from eth0: no route), wlan0 (it is down)\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // What is said of links as they come and go: those that were asked for by name, and those that have carried something.
@@ -208,6 +214,15 @@ func TestTellLinks(t *testing.T) {
 		text.End(Snapshot{Seconds: 1, Links: c.links[last:]}, nil)
 		if got := strings.ReplaceAll(out.String(), "plait: link ", ""); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		out.Reset()
+		far := &Text{Out: &out, FarNamed: text.Named, Quiet: true, started: text.started} // the same of the other host's
+		for _, l := range c.links[:last] {
+			far.Progress(Snapshot{FarLinks: []stripe.LinkStats{l}})
+		}
+		far.End(Snapshot{Seconds: 1, FarLinks: c.links[last:]}, nil)
+		if got := strings.ReplaceAll(out.String(), "plait: far link ", ""); got != c.want {
+			t.Errorf("%s of the other host: %q, want %q", name, got, c.want)
 		}
 	}
 }
