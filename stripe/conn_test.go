@@ -419,6 +419,31 @@ func TestNoPathOverSpentLink(t *testing.T) {
 	}
 }
 
+// The dialer keeps to the listener's policies, and hears why nothing goes any more.
+func TestListenersPolicy(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Links: map[string]Policy{"lo": {CapBytes: 1 << 20}}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := Dial(t.Context(), &Config{Key: a, Peers: []PublicKey{b.Public()}}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Abort()
+	_, err = c.Write(make([]byte, 4<<20))
+	if err == nil {
+		err = c.Flush()
+	}
+	if err == nil || !strings.Contains(err.Error(), "reached their caps") {
+		t.Errorf("4 MB over a link with a cap of 1 MB: %v", err)
+	}
+	if n := c.PeerStats(); len(n) != 1 || n[0].Name != "lo" || n[0].SentBytes > 1<<20 || n[0].SentBytes < 1<<20-2*maxPayload {
+		t.Errorf("%+v; want lo with nearly 1 MB", n)
+	}
+}
+
 func TestTooManyConnections(t *testing.T) { overEach(t, testTooManyConnections) }
 
 func testTooManyConnections(t *testing.T, over Carrier) {

@@ -176,6 +176,7 @@ func (d *dialer) peers() []Peer {
 			out = append(out, p)
 			continue
 		}
+		out[i].Policy = p.Policy
 		out[i].Addrs = append(slices.Clone(p.Addrs), slices.DeleteFunc(slices.Clone(out[i].Addrs), func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })...)
 	}
 	return out
@@ -237,7 +238,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	defer d.mu.Unlock()
 	now := time.Now()
 	d.missing = map[string]string{}
-	wanted, all := map[pair]way{}, ways(links, d.peers())
+	wanted, all := map[pair]way{}, ways(links, d.peers(), d.cfg.Links)
 	for name := range d.wanted {
 		begins := func(w way) bool { return w.link == name }
 		switch {

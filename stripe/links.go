@@ -173,8 +173,9 @@ func (l Link) from(to netip.Addr) (s source, near bool) {
 
 // Peer is a link of the peer, with the addresses it listens on.
 type Peer struct {
-	Link  string
-	Addrs []netip.AddrPort
+	Link   string
+	Addrs  []netip.AddrPort
+	Policy Policy `json:",omitzero"` // the peer's, of this link
 }
 
 // maxPeers, maxPeerAddrs and maxName bound what a listener may announce.

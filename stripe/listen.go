@@ -99,11 +99,14 @@ func (l *Listener) Peers() []Peer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := addrPort(l.in.Addr())
-	only := l.cfg.allows
+	peers := announce(l.links, l.cfg.allows, at.Port())
 	if addr := at.Addr(); !addr.IsUnspecified() {
-		return []Peer{{Link: linkOf(l.links, addr), Addrs: []netip.AddrPort{netip.AddrPortFrom(addr, at.Port())}}}
+		peers = []Peer{{Link: linkOf(l.links, addr), Addrs: []netip.AddrPort{netip.AddrPortFrom(addr, at.Port())}}}
 	}
-	return announce(l.links, only, at.Port())
+	for i, p := range peers {
+		peers[i].Policy = l.cfg.Links[p.Link]
+	}
+	return peers
 }
 
 // linkOf names the link that has an address.

@@ -16,6 +16,9 @@ type way struct {
 	near  bool // a common subnet
 	order int
 	tries []try
+	// limited says of each end, this host's first, whether it has a policy; serves, whether this is a path for that end: one without a policy is not
+	// served by one with, as long as there are others to be had.
+	limited, serves [2]bool
 }
 
 type try struct {
@@ -29,12 +32,12 @@ func (w way) begins(at net.Addr) bool {
 	return !local.IsValid() || slices.ContainsFunc(w.tries, func(t try) bool { return t.from.addr == local.Addr() })
 }
 
-// ways lists what could be tried at all.
-func ways(links []Link, peers []Peer) []way {
+// ways lists what could be tried at all. Policies are of links of this host.
+func ways(links []Link, peers []Peer, policies map[string]Policy) []way {
 	var out []way
 	for i, l := range links {
 		for j, p := range peers {
-			w := way{pair: pair{l.Name, p.Link}, order: i + j}
+			w := way{pair: pair{l.Name, p.Link}, order: i + j, limited: [2]bool{policies[l.Name] != Policy{}, p.Policy != Policy{}}}
 			for _, to := range p.Addrs {
 				from, near := l.from(to.Addr())
 				switch {
@@ -51,10 +54,17 @@ func ways(links []Link, peers []Peer) []way {
 			}
 		}
 	}
+	for i, w := range out {
+		free := func(end int, same func(way) bool) bool { // there is a way to another end without a policy
+			return slices.ContainsFunc(out, func(v way) bool { return same(v) && !v.limited[end] })
+		}
+		out[i].serves[0] = w.limited[0] || !w.limited[1] || !free(1, func(v way) bool { return v.link == w.link })
+		out[i].serves[1] = w.limited[1] || !w.limited[0] || !free(0, func(v way) bool { return v.to == w.to })
+	}
 	return out
 }
 
-// choose picks the pairs to have paths between: those that work, and others until each link at both ends has one. That is as
+// choose picks the pairs to have paths between: those that work, and others until each link at both ends has one that serves it. That is as
 // many as the larger side has links, not each with each: a second path over a link adds nothing but another flow. A pair that is doubtful (it has
 // failed, or takes long) stays, but no longer counts, so that its links get another one to try beside it. One that works is given
 // up when both of its links have another one that works.
@@ -63,23 +73,30 @@ func choose(all []way, works, doubtful func(pair) bool) []way {
 	links, peers := map[string]int{}, map[string]int{}
 	add := func(w way) {
 		chosen = append(chosen, w)
-		if !doubtful(w.pair) {
+		if doubtful(w.pair) {
+			return
+		}
+		if w.serves[0] {
 			links[w.link]++
+		}
+		if w.serves[1] {
 			peers[w.to]++
 		}
 	}
+	forLink := func(w way) bool { return w.serves[0] && links[w.link] == 0 }
+	forPeer := func(w way) bool { return w.serves[1] && peers[w.to] == 0 }
 	rest := slices.Clone(all)
 	for _, w := range needed(slices.DeleteFunc(slices.Clone(all), func(w way) bool { return !works(w.pair) })) {
 		add(w)
 	}
 	rest = slices.DeleteFunc(rest, func(w way) bool { return works(w.pair) })
 	for {
-		rest = slices.DeleteFunc(rest, func(w way) bool { return links[w.link] > 0 && peers[w.to] > 0 })
+		rest = slices.DeleteFunc(rest, func(w way) bool { return !forLink(w) && !forPeer(w) })
 		if len(rest) == 0 {
 			return chosen
 		}
 		best := slices.MinFunc(rest, func(a, b way) int {
-			return cmp.Or(cmp.Compare(min(links[a.link], 1), min(links[b.link], 1)), cmp.Compare(links[a.link]+peers[a.to], links[b.link]+peers[b.to]),
+			return cmp.Or(-compareBool(forLink(a), forLink(b)), cmp.Compare(links[a.link]+peers[a.to], links[b.link]+peers[b.to]),
 				-compareBool(a.near, b.near), cmp.Compare(a.order, b.order), cmp.Compare(a.link, b.link), cmp.Compare(a.to, b.to))
 		})
 		add(best)
@@ -87,14 +104,14 @@ func choose(all []way, works, doubtful func(pair) bool) []way {
 	}
 }
 
-// needed leaves out ways whose links both have another one, those between different subnets first.
+// needed leaves out ways whose links both have another one that serves them, those between different subnets first.
 func needed(ways []way) []way {
 	slices.SortStableFunc(ways, func(a, b way) int { return cmp.Or(compareBool(a.near, b.near), cmp.Compare(b.order, a.order)) })
 	for i := 0; i < len(ways); {
 		w := ways[i]
-		link := slices.ContainsFunc(ways, func(v way) bool { return v.link == w.link && v.to != w.to })
-		peer := slices.ContainsFunc(ways, func(v way) bool { return v.to == w.to && v.link != w.link })
-		if link && peer {
+		link := slices.ContainsFunc(ways, func(v way) bool { return v.link == w.link && v.to != w.to && v.serves[0] })
+		peer := slices.ContainsFunc(ways, func(v way) bool { return v.to == w.to && v.link != w.link && v.serves[1] })
+		if (link || !w.serves[0]) && (peer || !w.serves[1]) {
 			ways = slices.Delete(ways, i, i+1)
 		} else {
 			i++

@@ -19,6 +19,8 @@ func TestChoose(t *testing.T) {
 		return Peer{Link: name, Addrs: []netip.AddrPort{netip.MustParseAddrPort(addr + ":1")}}
 	}
 	lan, wifi, lo := link("eth0", "10.0.0.1/24"), link("wlan0", "10.1.0.1/24"), link("lo", "127.0.0.1/8")
+	usb, spare := link("usb0", "10.1.0.3/24"), peer("s1", "10.1.0.2")
+	spare.Policy = Policy{CapBytes: 1}
 	near0, near1, public, six := peer("s0", "10.0.0.2"), peer("s1", "10.1.0.2"), peer("pub", "198.51.100.1"), peer("six", "[2001:db8::1]")
 	for _, c := range []struct {
 		name            string
@@ -34,10 +36,15 @@ func TestChoose(t *testing.T) {
 		{"this host", []Link{lan, lo}, []Peer{peer("me", "127.0.0.1")}, nil, nil, []pair{{"lo", "me"}}},
 		{"a doubtful pair gets company", []Link{wifi}, []Peer{near0, near1}, nil, []pair{{"wlan0", "s1"}}, []pair{{"wlan0", "s1"}, {"wlan0", "s0"}}},
 		{"what works stays", []Link{lan, wifi}, []Peer{near0, near1}, []pair{{"eth0", "s1"}, {"wlan0", "s0"}}, nil, []pair{{"eth0", "s1"}, {"wlan0", "s0"}}},
+		{"a link with a policy does not do", []Link{lan, usb}, []Peer{near0, near1}, nil, nil, []pair{{"eth0", "s0"}, {"usb0", "s1"}, {"eth0", "s1"}}},
+		{"nor one of the peer", []Link{lan, wifi}, []Peer{near0, spare}, nil, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}, {"wlan0", "s0"}}},
+		{"what works with it stays", []Link{lan, wifi}, []Peer{near0, spare}, []pair{{"wlan0", "s1"}, {"eth0", "s0"}}, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}, {"wlan0", "s0"}}},
+		{"and what it is not for", []Link{lan, wifi}, []Peer{near0, spare}, []pair{{"eth0", "s0"}, {"wlan0", "s1"}, {"wlan0", "s0"}}, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}, {"wlan0", "s0"}}},
+		{"where all have one it does", []Link{lan, wifi}, []Peer{spare}, nil, nil, []pair{{"eth0", "s1"}, {"wlan0", "s1"}}},
 		{"but not twice", []Link{lan, wifi}, []Peer{near0, near1}, []pair{{"eth0", "s0"}, {"wlan0", "s0"}, {"wlan0", "s1"}}, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}}},
 	} {
 		var got []pair
-		for _, w := range choose(ways(c.links, c.peers), func(p pair) bool { return slices.Contains(c.works, p) }, func(p pair) bool { return slices.Contains(c.doubtful, p) }) {
+		for _, w := range choose(ways(c.links, c.peers, map[string]Policy{"usb0": {Backup: true}}), func(p pair) bool { return slices.Contains(c.works, p) }, func(p pair) bool { return slices.Contains(c.doubtful, p) }) {
 			got = append(got, w.pair)
 		}
 		slices.SortFunc(got, func(a, b pair) int { return slices.Index(c.want, a) - slices.Index(c.want, b) })
@@ -66,12 +73,12 @@ func TestListenerTellsNonsense(t *testing.T) {
 
 // A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.
 func TestNoAddressOfTheFamily(t *testing.T) {
-	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, wanted: map[string]bool{"wwan0": true}, hosts: []Peer{{"host", []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
+	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, wanted: map[string]bool{"wwan0": true}, hosts: []Peer{{Link: "host", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
 	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
 	if got := d.failures(false)["wwan0"]; !strings.Contains(got, "same family") {
 		t.Errorf("wwan0: %q", got)
 	}
-	d.told, d.heard = []Peer{{"host", d.hosts[0].Addrs}}, map[string]bool{"host": true, "gone": true}
+	d.told, d.heard = []Peer{{Link: "host", Addrs: d.hosts[0].Addrs}}, map[string]bool{"host": true, "gone": true}
 	d.update(t.Context(), []Link{{"wwan0", []netip.Prefix{netip.MustParsePrefix("2001:db8::2/64")}}}, nil)
 	if got := d.failures(true); len(got) != 2 || !strings.Contains(got["host"], "same family") || !strings.Contains(got["gone"], "does not have it any more") {
 		t.Errorf("of the peer's links: %q", got)

@@ -20,11 +20,12 @@ const exitFailed = 1
 
 // farFlags say how to reach the far side, and over which links.
 type farFlags struct {
-	links, ssh, plait, listen, carrier string
+	links, farLinks, ssh, plait, listen, carrier string
 }
 
 func (f *farFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.links, "links", "", "links of this host to use, and how: wlan0,wwan0=0.5,eth0:cap=2GB,usb0:backup,ppp0:priority=1; a cap is for one run, the next one counts anew (default all)")
+	c.Flags().StringVar(&f.farLinks, "far-links", "", "links of the far side to use, and how, written as for --links (default all)")
 	c.Flags().StringVarP(&f.ssh, "rsh", "e", "ssh", "ssh command and its options, separated by spaces")
 	c.Flags().StringVar(&f.plait, "remote-plait", "plait", "plait on the far side")
 	c.Flags().StringVar(&f.listen, "listen", ":0", "address and port the far side listens at, such as :7788")
@@ -41,7 +42,12 @@ func (f *farFlags) options(c *cobra.Command) (o ssh.Options, err error) {
 		return o, err
 	}
 	if c.Flags().Changed("links") { // an empty one is an unset variable, not leave to use them all
-		o.Links, err = stripe.ParseLinks(f.links)
+		if o.Links, err = stripe.ParseLinks(f.links); err != nil {
+			return o, err
+		}
+	}
+	if c.Flags().Changed("far-links") {
+		o.FarLinks, err = stripe.ParseLinks(f.farLinks)
 	}
 	return o, err
 }
@@ -55,9 +61,9 @@ func wrongAddress(flag, address string) error {
 }
 
 // named are the links the user asked for.
-func named(opt ssh.Options) map[string]bool {
+func named(links map[string]stripe.Policy) map[string]bool {
 	out := map[string]bool{}
-	for name := range opt.Links {
+	for name := range links {
 		out[name] = true
 	}
 	return out
@@ -88,7 +94,7 @@ func newCp() *cobra.Command {
 				n, _, _ := term.GetSize(int(os.Stderr.Fd()))
 				return n
 			}
-			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named(job.SSH), Quiet: quiet}
+			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named(job.SSH.Links), FarNamed: named(job.SSH.FarLinks), Quiet: quiet}
 			if json {
 				out = &cp.JSON{Out: c.OutOrStdout()}
 			}

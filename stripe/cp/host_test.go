@@ -188,3 +188,24 @@ func TestHostTellsFarLinksNotUsed(t *testing.T) {
 		}
 	}
 }
+
+// Policies of the far side's links hold in both directions.
+func TestHostFarLinks(t *testing.T) {
+	h := newHosts(t, "20mbit")
+	h.run("ip", "netns", "exec", h.far, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1") // otherwise n0 leads to f1's address, too
+	dir := t.TempDir()
+	random(t, filepath.Join(dir, "file"), 3e6)
+	for links, limit := range map[string]struct{ f0, f1 float64 }{"f1": {0, 4e6}, "f0=0.2,f1": {1.2e6, 4e6}, "f0,f1:cap=1MB": {4e6, 1e6}, "f0,f1:backup": {4e6, 0.2e6}} {
+		t.Setenv("CP_TEST_FAR_LINKS", links)
+		for i, args := range [][]string{{filepath.Join(dir, "file"), "host:" + dir + "/pushed" + links}, {"host:" + dir + "/file", dir + "/pulled" + links}} {
+			end, _ := h.copy(args...)
+			carried := map[string]float64{}
+			for _, l := range end.FarLinks {
+				carried[l.Name] = float64(l.SentBytes + l.ReceivedBytes)
+			}
+			if end.Copied != 1 || carried["f0"] > limit.f0 || carried["f1"] > limit.f1 || carried["f0"]+carried["f1"] < 3e6 {
+				t.Errorf("%s, pull %d: %+v; want at most %+v", links, i, end, limit)
+			}
+		}
+	}
+}

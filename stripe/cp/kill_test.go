@@ -30,6 +30,11 @@ func TestMain(m *testing.M) {
 	job, err := Parse(os.Args[1:])
 	if err == nil {
 		job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+		if links := os.Getenv("CP_TEST_FAR_LINKS"); links != "" {
+			job.SSH.FarLinks, err = stripe.ParseLinks(links)
+		}
+	}
+	if err == nil {
 		err = job.Run(context.Background(), &JSON{Out: os.Stdout})
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"plait.dev/plait/stripe"
@@ -27,16 +28,23 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
 	}
 	key := stripe.NewKey()
-	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}, Carrier: o.Carrier}
+	cfg := &stripe.Config{Key: key, Peers: []stripe.PublicKey{o.Key}, Links: o.Links, Carrier: o.Carrier}
 	if !o.Many {
 		cfg.MaxConns = 1
+	}
+	links, err := stripe.Links()
+	if err != nil {
+		return send(out, answer{Error: err.Error()})
+	}
+	if err := checkLinks("far link", o.Links, links); err != nil {
+		return send(out, answer{Error: err.Error(), NoLink: true})
 	}
 	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
 	if err != nil {
 		return send(out, answer{Error: err.Error()})
 	}
 	defer l.Close()
-	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier, First: true}); err != nil {
+	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier, First: true, Others: others(o.Links, links)}); err != nil {
 		return err
 	}
 	orphaned := make(chan struct{})
@@ -45,6 +53,18 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 		return serveMany(l, orphaned, handle.Many)
 	}
 	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, string(o.Run), o.First) })
+}
+
+// others are the addresses of links that are not among those named, if any are.
+func others(named map[string]stripe.Policy, links []stripe.Link) (out []netip.Addr) {
+	for _, l := range links {
+		if _, ok := named[l.Name]; !ok && len(named) > 0 {
+			for _, a := range l.Addrs {
+				out = append(out, a.Addr())
+			}
+		}
+	}
+	return out
 }
 
 // serveOne waits for one connection.

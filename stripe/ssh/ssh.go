@@ -41,23 +41,25 @@ const (
 
 // Options say how to start the far side.
 type Options struct {
-	Command []string                 // ssh and its options; nil: ssh
-	Plait   string                   // the program there; "": plait
-	Listen  string                   // the address it listens at, host:port; "": all, any free port
-	Links   map[string]stripe.Policy // links of this host; see stripe.Config
-	Carrier stripe.Carrier           // what paths are made of, at both ends
-	Run     string                   // a shell command the far side is to connect with; "": it copies files
-	First   []byte                   // what the far side's handler has before anything comes over the connection: a round trip less
-	Many    bool                     // the far side takes many connections, and relays each to where it asks for
+	Command  []string                 // ssh and its options; nil: ssh
+	Plait    string                   // the program there; "": plait
+	Listen   string                   // the address it listens at, host:port; "": all, any free port
+	Links    map[string]stripe.Policy // links of this host; see stripe.Config
+	FarLinks map[string]stripe.Policy // the same of the far side
+	Carrier  stripe.Carrier           // what paths are made of, at both ends
+	Run      string                   // a shell command the far side is to connect with; "": it copies files
+	First    []byte                   // what the far side's handler has before anything comes over the connection: a round trip less
+	Many     bool                     // the far side takes many connections, and relays each to where it asks for
 }
 
 // offer goes to the far side, answer comes from there.
 type offer struct {
 	Key     stripe.PublicKey
 	Listen  string
-	Carrier stripe.Carrier `json:",omitempty"`
-	Run     []byte         // JSON would make a string UTF-8, which names of files need not be
-	First   []byte         `json:",omitempty"`
+	Links   map[string]stripe.Policy `json:",omitempty"`
+	Carrier stripe.Carrier           `json:",omitempty"`
+	Run     []byte                   // JSON would make a string UTF-8, which names of files need not be
+	First   []byte                   `json:",omitempty"`
 	Many    bool
 }
 
@@ -66,7 +68,9 @@ type answer struct {
 	Peers   []stripe.Peer
 	Carrier stripe.Carrier `json:",omitempty"` // as offered; a release that knows but one leaves it out
 	First   bool           // offer.First is known
+	Others  []netip.Addr   `json:",omitempty"` // of links that are not to be used
 	Error   string
+	NoLink  bool // the error is that a link of offer.Links is not there
 }
 
 // Far is plait on the far side, and the ssh that started it.
@@ -84,7 +88,11 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if strings.HasPrefix(host, "-") {
 		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
 	}
-	if err := checkLinks(opt.Links); err != nil {
+	links, err := stripe.Links()
+	if err == nil {
+		err = checkLinks("link", opt.Links, links)
+	}
+	if err != nil {
 		return nil, err
 	}
 	command := slices.Clip(slices.Clone(opt.Command)) // two goroutines append to it
@@ -111,7 +119,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	stop := context.AfterFunc(ctx, f.terminate)
 	defer stop()
 	key := stripe.NewKey()
-	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Carrier: opt.Carrier, Run: []byte(opt.Run), First: opt.First, Many: opt.Many})
+	a, err := ask(stdin, stdout, offer{Key: key.Public(), Listen: opt.Listen, Links: opt.FarLinks, Carrier: opt.Carrier, Run: []byte(opt.Run), First: opt.First, Many: opt.Many})
 	go func() { _, _ = io.Copy(io.Discard, stdout); close(f.ended) }()
 	if err == nil && a.Carrier != opt.Carrier {
 		err = refusedError(fmt.Sprintf("it does not know carrier %s; use the same release of plait at both ends, or no --carrier", opt.Carrier))
@@ -123,13 +131,13 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		f.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
-		} else if !errors.As(err, new(refusedError)) {
+		} else if !errors.As(err, new(refusedError)) && !errors.As(err, new(*LinkError)) {
 			err = said(cmd.ProcessState.ExitCode(), command[0], plait, host, err)
 		}
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
 	}
 	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
-	f.peers = withName(a.Peers, <-name)
+	f.peers = withName(a.Peers, <-name, a.Others)
 	return f, nil
 }
 
@@ -216,18 +224,14 @@ type LinkError struct{ text string }
 func (e *LinkError) Error() string { return e.text }
 
 // checkLinks reports such a link before anything is begun: to use fewer than asked for would be no help.
-func checkLinks(named map[string]stripe.Policy) error {
-	links, err := stripe.Links()
-	if err != nil {
-		return err
-	}
+func checkLinks(what string, named map[string]stripe.Policy, links []stripe.Link) error {
 	var have []string
 	for _, l := range links {
 		have = append(have, l.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if !slices.Contains(have, name) {
-			return &LinkError{fmt.Sprintf("link %s: there is no such interface that is up and has an address; this host has %s", name, strings.Join(have, ", "))}
+			return &LinkError{fmt.Sprintf("%s %s: there is no such interface that is up and has an address; there are %s", what, name, strings.Join(have, ", "))}
 		}
 	}
 	return nil
@@ -242,7 +246,10 @@ func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
 	if err := receive(bufio.NewReader(out), &a); err != nil {
 		return a, err
 	}
-	if a.Error != "" {
+	switch {
+	case a.NoLink:
+		return a, &LinkError{a.Error}
+	case a.Error != "":
 		return a, refusedError(a.Error)
 	}
 	return a, nil
@@ -332,8 +339,9 @@ func named(ctx context.Context, command []string, host string) (p stripe.Peer) {
 	return p
 }
 
-// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's.
-func withName(peers []stripe.Peer, own stripe.Peer) []stripe.Peer {
+// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's. Others are its own that are not to be used.
+func withName(peers []stripe.Peer, own stripe.Peer, others []netip.Addr) []stripe.Peer {
+	own.Addrs = slices.DeleteFunc(own.Addrs, func(a netip.AddrPort) bool { return slices.Contains(others, a.Addr()) })
 	if len(peers) == 0 || len(own.Addrs) == 0 {
 		return peers
 	}

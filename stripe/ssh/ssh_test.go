@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,34 @@ func TestPort(t *testing.T) {
 	}
 	if got := port([]stripe.Peer{{Link: "nowhere"}}); got != 0 {
 		t.Errorf("port %d of no address", got)
+	}
+}
+
+// The address ssh uses is tried, too, unless it is of a link that is not to be used.
+func TestWithName(t *testing.T) {
+	eth0, nat := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("203.0.113.1")
+	links := []stripe.Link{{Name: "eth0", Addrs: []netip.Prefix{netip.PrefixFrom(eth0, 24)}}, {Name: "eth1"}}
+	told := []stripe.Peer{{Link: "eth1", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.3.1:7788")}}}
+	for _, c := range []struct {
+		named map[string]stripe.Policy
+		own   netip.Addr
+		want  int
+	}{{nil, nat, 2}, {nil, eth0, 2}, {map[string]stripe.Policy{"eth1": {}}, nat, 2}, {map[string]stripe.Policy{"eth1": {}}, eth0, 1}} {
+		own := stripe.Peer{Link: "host", Addrs: []netip.AddrPort{netip.AddrPortFrom(c.own, 0)}}
+		if got := withName(told, own, others(c.named, links)); len(got) != c.want {
+			t.Errorf("of links %v and %v: %v, want %d", c.named, c.own, got, c.want)
+		}
+	}
+}
+
+// A far link that is not there ends it before anything is sent, as one of this host does.
+func TestNoSuchFarLink(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	go func() { _ = Serve(far, far, Handler{}) }()
+	_, err := ask(near, near, offer{Key: stripe.NewKey().Public(), Links: map[string]stripe.Policy{"gone0": {}}})
+	if !errors.As(err, new(*LinkError)) || !strings.HasPrefix(err.Error(), "far link gone0: ") {
+		t.Errorf("%v; want that gone0 is not there", err)
 	}
 }
 
