@@ -48,6 +48,8 @@ func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) 
 		err = fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
 	case q.Method != http.MethodConnect:
 		refused, err = "405 Method Not Allowed", fmt.Errorf("HTTP method %s: only CONNECT is done here", q.Method)
+	case q.Host == "":
+		err = errors.New("HTTP: CONNECT to nowhere")
 	case limited.Buffered() > 0:
 		err = errors.New("HTTP: data before the answer to CONNECT")
 	}

@@ -27,7 +27,7 @@ const (
 	maxPrograms = 900
 )
 
-// Run offers the proxy at an address of this host until ctx ends, or ssh does. say tells the user where it is, and what goes wrong, in which what
+// Run offers the proxy at an address of this host until ctx ends, or ssh has and no link leads to the far side any more. say tells the user where it is, and what goes wrong, in which what
 // programs and the host have said is as they said it. watch, if not nil, sees each connection with the host.
 func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string), watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
@@ -41,12 +41,18 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 		return err
 	}
 	defer far.Close()
+	kept, err := reach(ctx, "", far)
+	if err != nil {
+		return err
+	}
 	say(fmt.Sprintf("SOCKS5 and HTTP proxy at %v", l.Addr()))
 	ended, end := context.WithCancel(ctx)
-	defer end()
+	stayed := make(chan struct{})
+	defer func() { end(); <-stayed }()
 	context.AfterFunc(ended, func() { l.Close() })
 	go func() {
-		<-far.Ended()
+		defer close(stayed)
+		stay(ended, far, kept, say)
 		end()
 	}()
 	room := make(chan struct{}, maxPrograms)
@@ -56,7 +62,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, net.ErrClosed):
-			return errors.New("proxy: ssh has ended; start it again")
+			return errors.New("proxy: ssh has ended, and then all links to the far side were lost for too long; start it again")
 		case err != nil:
 			time.Sleep(100 * time.Millisecond) // out of file descriptors, for instance
 			continue
@@ -74,6 +80,33 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 				say("proxy: " + err.Error())
 			}
 		}()
+	}
+}
+
+// stay keeps a connection with the far side, which ends when ssh has and it has none. It returns when that is so, or ctx ends.
+func stay(ctx context.Context, far *ssh.Far, kept *stripe.Conn, say func(string)) {
+	defer func() { kept.Abort() }()
+	ended := far.Ended()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+			ended = nil
+			say("proxy: ssh has ended; going on without it")
+			continue
+		case <-kept.Done(): // all links were away for too long
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-far.Ended():
+			return
+		case <-time.After(time.Second):
+		}
+		if c, err := reach(ctx, "", far); err == nil {
+			kept = c
+		}
 	}
 }
 
@@ -109,7 +142,7 @@ type begun struct {
 
 func (b begun) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// reach has the far side connect to a target.
+// reach has the far side connect to a target; without one, the connection is only there.
 func reach(ctx context.Context, target string, far *ssh.Far) (*stripe.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -163,6 +196,11 @@ func Serve(conn net.Conn) {
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
+	if target == "" {
+		_ = writeText(conn, "")
+		_, _ = io.Copy(io.Discard, conn)
+		return
+	}
 	to, err := net.DialTimeout("tcp", target, connectTime)
 	if err != nil {
 		_ = writeText(conn, err.Error())

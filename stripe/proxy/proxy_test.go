@@ -204,8 +204,9 @@ func TestAsked(t *testing.T) {
 		"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n":     "example.org:443",
 		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n":     "",
 		"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\nmore": "",
-		"\x04": "",
-		"":     "",
+		"CONNECT / HTTP/1.1\r\n\r\n":                              "",
+		"\x04":                                                    "",
+		"":                                                        "",
 	} {
 		target, _, err := asked(bufio.NewReader(strings.NewReader(in)), io.Discard)
 		if target != want || (err == nil) != (want != "") {

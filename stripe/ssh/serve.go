@@ -85,18 +85,45 @@ func serveOne(l *stripe.Listener, orphaned <-chan struct{}, handle func(*stripe.
 	}
 	close(accepted)
 	conn := c.(*stripe.Conn)
-	go func() { <-orphaned; conn.SetPatience(orphanPatience) }()
+	orphan(conn, orphaned)
 	return handle(conn)
 }
 
-// serveMany takes connections until the near side has ended.
+// serveMany takes connections until ssh has ended and none is left: a near side that wants to go on keeps one.
 func serveMany(l *stripe.Listener, orphaned <-chan struct{}, handle func(net.Conn)) error {
-	go func() { <-orphaned; l.Close() }()
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return nil
+	accepted, ended := make(chan *stripe.Conn), make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			accepted <- c.(*stripe.Conn)
 		}
-		go handle(c)
+	}()
+	alone := orphaned
+	for conns := 0; conns > 0 || alone != nil; {
+		select {
+		case c, ok := <-accepted:
+			if !ok {
+				return nil
+			}
+			conns++
+			orphan(c, orphaned)
+			go func() { handle(c); ended <- struct{}{} }()
+		case <-ended:
+			conns--
+		case <-alone:
+			alone = nil
+		}
 	}
+	return nil
+}
+
+// orphan shortens a connection's patience when ssh has ended.
+func orphan(c *stripe.Conn, ended <-chan struct{}) {
+	go func() {
+		select {
+		case <-ended:
+			c.SetPatience(orphanPatience)
+		case <-c.Done(): // of many connections none may stay in memory
+		}
+	}()
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Carrier  stripe.Carrier           // what paths are made of, at both ends
 	Run      string                   // a shell command the far side is to connect with; "": it copies files
 	First    []byte                   // what the far side's handler has before anything comes over the connection: a round trip less
-	Many     bool                     // the far side takes many connections, and relays each to where it asks for
+	Many     bool                     // the far side takes many connections, until ssh has ended and there is none
 }
 
 // offer goes to the far side, answer comes from there.
@@ -153,13 +153,7 @@ func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))
 	}
-	go func() {
-		select {
-		case <-f.ended:
-			c.SetPatience(orphanPatience)
-		case <-c.Done(): // of many connections none may stay in memory
-		}
-	}()
+	orphan(c, f.ended)
 	return c, nil
 }
 
