@@ -61,7 +61,7 @@ type entry struct {
 	Source int    // index of the source
 	Path   string // below it, with slashes; empty: the source itself
 	Kind   entryKind
-	Mode   uint32 // permission bits
+	Mode   uint32 // permission bits, and the sticky bit of a directory
 	Size   int64
 	MTime  int64  // nanoseconds since 1970
 	Target string // of a link

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // receiver writes what a sender offers, below one directory.
@@ -204,7 +206,11 @@ func (rc *receiver) takeEntry(e entry) error {
 	}
 	rc.lastID = e.ID
 	name := path.Join(rc.names[e.Source], e.Path)
-	e.Mode &= 0o777
+	if e.Kind == isDir {
+		e.Mode &= 0o777 | unix.S_ISVTX
+	} else {
+		e.Mode &= 0o777
+	}
 	if rc.lost != "" && strings.HasPrefix(name, rc.lost+"/") {
 		if e.Kind == isFile && isAbsent(rc.absent, e) {
 			rc.open[e.ID] = &incoming{entry: e, name: name, failed: true} // it comes unasked
@@ -263,7 +269,10 @@ func (rc *receiver) leave(e entry) error {
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
 	err := rc.root.Mkdir(name, 0o700)
-	made := directory{mode: fs.FileMode(e.Mode), mtime: e.MTime, fresh: err == nil}
+	made := directory{mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
+	if e.Mode&unix.S_ISVTX != 0 {
+		made.mode |= fs.ModeSticky
+	}
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
 		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
@@ -286,7 +295,10 @@ func (rc *receiver) makeDir(name string, e entry) error {
 func (rc *receiver) finishDirs() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(rc.dirs))) { // a directory's name begins those of what is in it
 		d := rc.dirs[name]
-		err := rc.root.Chmod(name, d.mode)
+		info, err := rc.root.Stat(name)
+		if err == nil {
+			err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
+		}
 		if err == nil {
 			err = rc.root.Chtimes(name, time.Time{}, time.Unix(0, d.mtime))
 		}

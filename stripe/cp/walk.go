@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // countAfter is how long the walk may take before everything is counted apart from it.
@@ -131,6 +133,9 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 		e.Kind, e.Size = isFile, info.Size()
 	case info.IsDir():
 		e.Kind = isDir
+		if info.Mode()&fs.ModeSticky != 0 {
+			e.Mode |= unix.S_ISVTX
+		}
 	case info.Mode().Type() == fs.ModeSymlink:
 		e.Kind = isLink
 		e.Target, err = os.Readlink(file)

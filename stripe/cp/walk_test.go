@@ -1,9 +1,12 @@
 package cp
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -40,6 +43,28 @@ func TestBelow(t *testing.T) {
 	for _, c := range [][3]string{{".", ".", ""}, {".", "a/b", "a/b"}, {"/", "/a", "a"}, {"..", "../a", "a"}, {"d", "d/a/b", "a/b"}, {"/d", "/d", ""}} {
 		if got := below(c[0], c[1]); got != c[2] {
 			t.Errorf("%s below %s: %q, want %q", c[1], c[0], got, c[2])
+		}
+	}
+}
+
+// Setuid and setgid of files are not copied, as nobody's ownership is: they would give the receiver's rights away. A directory is no more open than its
+// source, and one that is shared at the destination stays so.
+func TestSpecialModes(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
+	write(t, filepath.Join(from, "open/program"), "1")
+	write(t, filepath.Join(from, "group/file"), "2")
+	write(t, filepath.Join(to, "from/group/file"), "3")
+	if err := errors.Join(os.Chmod(filepath.Join(from, "open/program"), 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky), os.Chmod(filepath.Join(from, "open"), 0o777|fs.ModeSticky|fs.ModeSetgid),
+		os.Mkdir(filepath.Join(from, "group/new"), 0o750), os.Chmod(filepath.Join(to, "from/group"), 0o775|fs.ModeSetgid)); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err := push(t, Options{}, to, from); err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	for name, want := range map[string]fs.FileMode{"open": 0o777 | fs.ModeSticky, "open/program": 0o755, "group": 0o755 | fs.ModeSetgid, "group/new": 0o750 | fs.ModeSetgid} {
+		info, err := os.Stat(filepath.Join(to, "from", name))
+		if err != nil || info.Mode()&^fs.ModeDir != want {
+			t.Errorf("%s has %v, %v; want %v", name, info.Mode(), err, want)
 		}
 	}
 }
