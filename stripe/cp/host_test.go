@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,8 +67,8 @@ func (h *hosts) run(name string, args ...string) {
 	}
 }
 
-// copy runs cp at the near host and returns its last report, and its process.
-func (h *hosts) copy(args ...string) (end Snapshot, state *os.ProcessState) {
+// start runs cp at the near host.
+func (h *hosts) start(out io.Writer, args ...string) *exec.Cmd {
 	h.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -75,11 +76,18 @@ func (h *hosts) copy(args ...string) (end Snapshot, state *os.ProcessState) {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), "CP_TEST_NEAR=ip netns exec "+h.far+" "+self, "CP_TEST_PID="+filepath.Join(h.TempDir(), "pid"))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	if err := netns.Start(h.near, cmd); err != nil {
 		h.Fatal(err)
 	}
+	return cmd
+}
+
+// copy runs cp at the near host and returns its last report, and its process.
+func (h *hosts) copy(args ...string) (end Snapshot, state *os.ProcessState) {
+	h.Helper()
+	var out bytes.Buffer
+	cmd := h.start(&out, args...)
 	if err := cmd.Wait(); err != nil {
 		h.Fatalf("%v\n%s", err, out.String())
 	}
@@ -206,6 +214,21 @@ func TestHostFarLinks(t *testing.T) {
 			if end.Copied != 1 || carried["f0"] > limit.f0 || carried["f1"] > limit.f1 || carried["f0"]+carried["f1"] < 3e6 {
 				t.Errorf("%s, pull %d: %+v; want at most %+v", links, i, end, limit)
 			}
+		}
+	}
+}
+
+// As fast as two links without a limit go, neither end holds more than 64 MB. The near end's process counts those it has waited for.
+func TestHostMemory(t *testing.T) {
+	h := newHosts(t, "")
+	dir := t.TempDir()
+	random(t, filepath.Join(dir, "file"), 256<<20)
+	for name, args := range map[string][]string{"push": {filepath.Join(dir, "file"), "host:" + dir + "/pushed"}, "pull": {"host:" + dir + "/file", dir + "/pulled"}} {
+		end, state := h.copy(args...)
+		held := state.SysUsage().(*syscall.Rusage).Maxrss >> 10
+		t.Logf("%s: %.1f Gbit/s, %d MB", name, float64(end.Bytes)*8/1e9/end.Seconds, held)
+		if held > 64 {
+			t.Errorf("%s: one end held %d MB", name, held)
 		}
 	}
 }
