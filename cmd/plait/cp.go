@@ -60,15 +60,6 @@ func wrongAddress(flag, address string) error {
 	return nil
 }
 
-// named are the links the user asked for.
-func named(links map[string]stripe.Policy) map[string]bool {
-	out := map[string]bool{}
-	for name := range links {
-		out[name] = true
-	}
-	return out
-}
-
 func newCp() *cobra.Command {
 	var f farFlags
 	var json, quiet, checksum bool
@@ -94,7 +85,7 @@ func newCp() *cobra.Command {
 				n, _, _ := term.GetSize(int(os.Stderr.Fd()))
 				return n
 			}
-			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: named(job.SSH.Links), FarNamed: named(job.SSH.FarLinks), Quiet: quiet}
+			var out cp.Reporter = &cp.Text{Out: c.ErrOrStderr(), Columns: columns, Named: job.SSH.Links, FarNamed: job.SSH.FarLinks, Quiet: quiet}
 			if json {
 				out = &cp.JSON{Out: c.OutOrStdout()}
 			}

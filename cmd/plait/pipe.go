@@ -34,7 +34,7 @@ func newPipe() *cobra.Command {
 			if command == "" {
 				return errors.New("pipe: the command is empty; give one after the host, such as: plait pipe server cat file")
 			}
-			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt.Links), FarNamed: named(opt.FarLinks)}
+			text := &cp.Text{Out: c.ErrOrStderr(), Named: opt.Links, FarNamed: opt.FarLinks}
 			var watching sync.WaitGroup
 			watch := func(conn *stripe.Conn) { watching.Go(func() { text.Watch(conn) }) }
 			status, err := pipe.Run(c.Context(), args[0], command, c.InOrStdin(), c.OutOrStdout(), opt, watch)

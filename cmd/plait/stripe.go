@@ -39,7 +39,7 @@ func newStripeProxy() *cobra.Command {
 			if err := wrongAddress("at", at); err != nil {
 				return err
 			}
-			text := &cp.Text{Out: c.ErrOrStderr(), Named: named(opt.Links), FarNamed: named(opt.FarLinks)}
+			text := &cp.Text{Out: c.ErrOrStderr(), Named: opt.Links, FarNamed: opt.FarLinks}
 			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
 			return copied(proxy.Run(c.Context(), args[0], at, opt, text.Say, watch))
 		},

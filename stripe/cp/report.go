@@ -61,10 +61,10 @@ func (s Snapshot) left() float64 {
 // Text reports to people: a line that is written over, if the output is a terminal, problems, and a last line.
 type Text struct {
 	Out      io.Writer
-	Columns  func() int      // of the terminal, as it is now; 0, or nil: it is none
-	Named    map[string]bool // links the user asked for by name
-	FarNamed map[string]bool // those of the other host
-	Quiet    bool            // problems only
+	Columns  func() int               // of the terminal, as it is now; 0, or nil: it is none
+	Named    map[string]stripe.Policy // links the user asked for by name
+	FarNamed map[string]stripe.Policy // those of the other host
+	Quiet    bool                     // problems only
 
 	mu      sync.Mutex
 	started time.Time

@@ -66,7 +66,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, out := io.Pipe()
-		text := &Text{Out: out, Named: map[string]bool{"lo": true, "gone0": true}, started: time.Now().Add(-early)}
+		text := &Text{Out: out, Named: links, started: time.Now().Add(-early)}
 		ended := make(chan struct{})
 		go func() { defer close(ended); text.Watch(conn); out.Close() }()
 		if early == 0 {
@@ -137,7 +137,7 @@ func TestJSONLists(t *testing.T) {
 func TestText(t *testing.T) {
 	var out strings.Builder
 	columns := 80
-	text := &Text{Out: &out, Columns: func() int { return columns }, Named: map[string]bool{"wwan0": true}}
+	text := &Text{Out: &out, Columns: func() int { return columns }, Named: map[string]stripe.Policy{"wwan0": {}}}
 	s := Snapshot{Files: 1, TotalFiles: 2, Bytes: 1e9, TotalBytes: 3e9, Bps: 1e9, SentBytes: 1e9, Copied: 1, Seconds: 8, Links: []stripe.LinkStats{
 		{Name: "eth0", SendBps: 1e9, SentBytes: 1e9, Paths: []stripe.PathStats{{State: stripe.Working}}}, {Name: "wwan0", Error: "no route to 192.0.2.1"}}}
 	s.SecondsLeft = s.left()
@@ -202,11 +202,16 @@ func TestTellLinks(t *testing.T) {
 		"lost at the end":           {false, []stripe.LinkStats{link(1, "", works), link(1, "a", nil)}, "wwan0 is not used: a\n"},
 		"an answer at the end only": {true, []stripe.LinkStats{link(0, "a", nil), link(0, "", works)}, "wwan0 is not used: a\n"},
 		"not yet":                   {true, []stripe.LinkStats{link(0, stripe.NotYet, nil), link(0, "", works), link(1, "", nil)}, ""},
+		"spent at the other end":    {false, []stripe.LinkStats{link(1, "", spent), link(2, "", nil)}, ""},
 		"not by the end":            {true, []stripe.LinkStats{link(0, stripe.NotYet, nil), link(0, stripe.NotYet, nil)}, "wwan0 is not used: no answer yet\n"},
 		"spent":                     {true, []stripe.LinkStats{link(1, "", works), link(2, "", spent), link(2, "", nil), link(2, "it has reached its cap", nil), link(2, "", nil)}, "wwan0 " + linkSpent + "\n"},
 	} {
 		var out strings.Builder
-		text := &Text{Out: &out, Named: map[string]bool{"wwan0": c.named}, Quiet: true, started: time.Now().Add(-linkGrace)}
+		named := map[string]stripe.Policy{}
+		if c.named {
+			named["wwan0"] = stripe.Policy{CapBytes: 1}
+		}
+		text := &Text{Out: &out, Named: named, Quiet: true, started: time.Now().Add(-linkGrace)}
 		last := len(c.links) - 1
 		for _, l := range c.links[:last] {
 			text.Progress(Snapshot{Links: []stripe.LinkStats{l}})

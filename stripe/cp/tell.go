@@ -29,16 +29,17 @@ func (t *Text) tellLinks(s Snapshot, which func([]stripe.LinkStats) []stripe.Lin
 }
 
 // tell says it of the links of one end.
-func (t *Text) tell(what string, links []stripe.LinkStats, named map[string]bool, over bool) {
+func (t *Text) tell(what string, links []stripe.LinkStats, named map[string]stripe.Policy, over bool) {
 	for _, l := range links {
 		name := what + l.Name
 		before := t.told[name]
-		if !named[l.Name] && l.SentBytes+l.ReceivedBytes == 0 && before == "" {
+		policy, asked := named[l.Name]
+		if !asked && l.SentBytes+l.ReceivedBytes == 0 && before == "" {
 			continue
 		}
 		now, why := before, ""
 		switch {
-		case len(l.Paths) > 0 && l.Paths[0].State == stripe.Spent:
+		case policy.CapBytes > 0 && len(l.Paths) > 0 && l.Paths[0].State == stripe.Spent: // otherwise it is that of the other end
 			now = linkSpent
 		case l.Error != "" && before != linkSpent:
 			now, why = "is not used", ": "+l.Error
