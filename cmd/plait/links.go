@@ -18,7 +18,7 @@ func newLinks() *cobra.Command {
 		Use:   "links [HOST]",
 		Short: "Show the links of this host, and what each gives now, to and from another host",
 		Long: "Show the links of this host. With HOST, send as much as goes to it over all links together, then as much as goes from it, for some\n" +
-			"seconds each, and show what each link gave. That is data which metered links count.",
+			"seconds each, and show what each link gave, here and there. That is data which metered links count.",
 		Example: "  plait links\n  plait links --links wlan0,eth0 server",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -47,7 +47,10 @@ func newLinks() *cobra.Command {
 				return copied(err)
 			}
 			fmt.Fprintln(t, "LINK\tTO HOST Mbit/s\tFROM HOST Mbit/s\tRTT ms\t")
-			for _, r := range rows {
+			for i, r := range rows {
+				if r.Far && !rows[max(0, i-1)].Far {
+					fmt.Fprintln(t, "LINK THERE\t\t\t\t")
+				}
 				fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%s\n", r.Link, r.ToBps/1e6, r.FromBps/1e6, r.RTT.Seconds()*1000, r.Error)
 			}
 			return nil

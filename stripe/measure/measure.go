@@ -21,50 +21,62 @@ const (
 	during = 3 * time.Second
 )
 
-// Link is what one link of this host gave while all of them were full.
+// Link is what one link gave while all of them were full.
 type Link struct {
 	Link    string
+	Far     bool          // it is the other host's
 	ToBps   float64       // bits per second of the stream, without headers
 	FromBps float64       // the same
 	RTT     time.Duration // to the peer's acknowledgement, with full queues
 	Error   string        // why the link was not used
 }
 
-// Links fills all links to a host, then all from it.
+// Links fills all links to a host, then all from it, and tells of those of this host and then of the other's.
 func Links(ctx context.Context, host string, opt ssh.Options) ([]Link, error) {
-	links := map[string]*Link{}
-	at := func(s stripe.LinkStats) *Link {
-		if links[s.Name] == nil {
-			links[s.Name] = &Link{Link: s.Name}
+	type name struct {
+		far  bool
+		link string
+	}
+	links := map[name]*Link{}
+	at := func(far bool, s stripe.LinkStats) *Link {
+		of := name{far, s.Name}
+		if links[of] == nil {
+			links[of] = &Link{Link: s.Name, Far: far}
 		}
-		l := links[s.Name]
+		l := links[of]
 		l.Error = s.Error
 		for _, p := range s.Paths {
 			l.RTT = max(l.RTT, p.RTT)
 		}
 		return l
 	}
-	err := fill(ctx, host, "cat > /dev/null", zeros{}, opt, func(before, after stripe.LinkStats) {
-		at(after).ToBps = 8 * float64(after.SentBytes-before.SentBytes) / during.Seconds()
+	err := fill(ctx, host, "cat > /dev/null", zeros{}, opt, func(far bool, before, after stripe.LinkStats) {
+		at(far, after).ToBps = 8 * float64(after.SentBytes-before.SentBytes) / during.Seconds()
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = fill(ctx, host, "exec cat /dev/zero", eternal{ctx}, opt, func(before, after stripe.LinkStats) {
-		at(after).FromBps = 8 * float64(after.ReceivedBytes-before.ReceivedBytes) / during.Seconds()
+	err = fill(ctx, host, "exec cat /dev/zero", eternal{ctx}, opt, func(far bool, before, after stripe.LinkStats) {
+		at(far, after).FromBps = 8 * float64(after.ReceivedBytes-before.ReceivedBytes) / during.Seconds()
 	})
-	var out []Link
-	for _, l := range links {
-		out = append(out, *l)
+	var near, far []Link
+	for of, l := range links {
+		if of.far {
+			far = append(far, *l)
+		} else {
+			near = append(near, *l)
+		}
 	}
-	slices.SortFunc(out, func(a, b Link) int { return cmp.Compare(a.Link, b.Link) })
-	return out, err
+	for _, out := range [][]Link{near, far} {
+		slices.SortFunc(out, func(a, b Link) int { return cmp.Compare(a.Link, b.Link) })
+	}
+	return append(near, far...), err
 }
 
 var errMeasured = errors.New("measured")
 
 // fill runs a command that fills the links and tells what each did.
-func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Options, tell func(before, after stripe.LinkStats)) error {
+func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Options, tell func(far bool, before, after stripe.LinkStats)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	measured := make(chan struct{})
@@ -74,15 +86,15 @@ func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Optio
 			if wait(ctx, warm) != nil {
 				return
 			}
-			before := map[string]stripe.LinkStats{}
-			for _, l := range c.Stats() {
-				before[l.Name] = l
-			}
+			before, farBefore := byName(c.Stats()), byName(c.PeerStats())
 			if wait(ctx, during) != nil {
 				return
 			}
 			for _, l := range c.Stats() {
-				tell(before[l.Name], l)
+				tell(false, before[l.Name], l)
+			}
+			for _, l := range c.PeerStats() {
+				tell(true, farBefore[l.Name], l)
 			}
 			stop(errMeasured)
 		}()
@@ -92,6 +104,14 @@ func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Optio
 		return nil
 	}
 	return err
+}
+
+func byName(links []stripe.LinkStats) map[string]stripe.LinkStats {
+	out := map[string]stripe.LinkStats{}
+	for _, l := range links {
+		out[l.Name] = l
+	}
+	return out
 }
 
 func wait(ctx context.Context, d time.Duration) error {
