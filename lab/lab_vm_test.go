@@ -147,7 +147,7 @@ func TestInvalid(t *testing.T) {
 	f := runFile(t, 1, "testdata/invalid.yaml", experiment.Options{})
 	reasons := map[string]string{
 		"no_such_algorithm": "none-such",
-		"no_subflow":        "application flow: 1 of 3 MPTCP subflows after 1s",
+		"no_subflow":        "application flow: 1 of 2 MPTCP subflows after 1s",
 		"too_short":         "application flow: ended within 1s of its start, before its MPTCP subflows were counted",
 		"too_slow":          "not done 1.5 s after its start (timeout_s)",
 		"setup_fails":       "exit status 7: out of order",

@@ -136,7 +136,7 @@ func (c *cell) watchSubflows(name string, least int) (began, ended func()) {
 	began = func() { check.Reset(joinTime) }
 	ended = func() {
 		if check.Stop() {
-			c.fail(fmt.Errorf("application %s: ended within %v of its start, before its MPTCP subflows were counted; let it last longer, or leave out min_subflows", name, joinTime))
+			c.fail(fmt.Errorf("application %s: ended within %v of its start, before its MPTCP subflows were counted; let it last longer, or write min_subflows: 0", name, joinTime))
 		}
 	}
 	return began, ended

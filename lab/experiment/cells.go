@@ -48,6 +48,9 @@ func (x *Experiment) Cells() []Cell {
 	return cells
 }
 
+// joined is how many subflows an MPTCP connection needs where the file does not say: without a join its numbers are TCP's.
+const joined = 2
+
 // resolve fills the parameters in and checks the result. It returns nil if there is a mistake.
 func (l *loader) resolve(b *bindings) *Spec {
 	tree := l.tree.only(func(key string) bool {
@@ -85,6 +88,9 @@ func (l *loader) resolve(b *bindings) *Spec {
 	apps := slices.Sorted(slices.Values(l.tree.get("apps").keys()))
 	for name, app := range spec.Apps {
 		app.Index = slices.Index(apps, name)
+		if least := tree.get("apps").get(name).get("min_subflows"); app.Protocol == "mptcp" && (least == nil || least.null()) {
+			app.MinSubflows = joined
+		}
 	}
 	for i := range spec.Timeline {
 		spec.Timeline[i].Index = events[i]

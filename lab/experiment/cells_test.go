@@ -53,6 +53,19 @@ timeline:
 	}
 }
 
+// TestSubflowsAreNeeded: without a word of the file, an MPTCP connection needs a second subflow.
+func TestSubflowsAreNeeded(t *testing.T) {
+	for keys, want := range map[string]int{
+		"protocol: tcp": 0, "protocol: mptcp": 2, "protocol: mptcp, min_subflows: 0": 0, "protocol: mptcp, min_subflows: 1": 1,
+		"protocol: mptcp, min_subflows: 3": 3, "protocol: mptcp, min_subflows: null": 2,
+	} {
+		x := mustLoad(t, "links: {a: {ends: [client, server]}}\napps: {bulk: {type: download, from: server, to: client, bytes: 1000, "+keys+"}}", Options{})
+		if got := x.Cells()[0].Spec.Apps["bulk"].MinSubflows; got != want {
+			t.Errorf("%s: %d subflows, want %d", keys, got, want)
+		}
+	}
+}
+
 func TestSeeds(t *testing.T) {
 	text := "seeds: 3\nlinks: {a: {ends: [client, server]}}" + bulk
 	if n := len(mustLoad(t, text, Options{}).Cells()); n != 3 {

@@ -290,6 +290,7 @@ type App struct {
 	// OpenLoop starts every burst on time; otherwise one waits until the burst before has arrived (bursts).
 	OpenLoop bool `json:"open_loop,omitempty"`
 	// MinSubflows makes the cell invalid if an MPTCP connection has fewer subflows, the first included, one second after its start, or if the application has ended by then.
+	// Default with protocol mptcp: 2. Write 1 where a connection without a join is meant, 0 where nothing is to be checked.
 	MinSubflows int `json:"min_subflows,omitempty" jsonschema:"minimum=0,maximum=9"`
 	// Split says how an association's messages are divided among the receiver's addresses: equal, static (by ratio), cwnd (by the congestion windows), or
 	// measured (by rates, measured for 3 s before every 50 MB) (arms).
