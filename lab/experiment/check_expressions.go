@@ -2,7 +2,9 @@ package experiment
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,7 +25,11 @@ func (x *Experiment) checkExpressions() {
 		if err == nil && len(points) == 0 && len(l.opt.Set) == 0 {
 			report(path, fmt.Errorf("applies at no point of the matrix"))
 		}
-		report(join(path, "expect"), x.try(b.Expect, groups(points, b.Over == overAll), b.Over == overAll, true))
+		err = x.try(b.Expect, groups(points, b.Over == overAll), b.Over == overAll, true)
+		if err == nil && len(points) > 0 && !x.measures(b.Expect, points[0]) {
+			err = errors.New("names no metric: what is measured cannot change whether it holds; compare a metric, such as APPLICATION.goodput_mbps, with it")
+		}
+		report(join(path, "expect"), err)
 	}
 	for i, p := range x.Spec.Paper {
 		path := join("paper", strconv.Itoa(i))
@@ -34,6 +40,13 @@ func (x *Experiment) checkExpressions() {
 	for i, plot := range x.Spec.Plots {
 		x.checkPlot(plot, join("plots", strconv.Itoa(i)), report)
 	}
+}
+
+// measures says that an expression that was found to be right names something that is measured at the point.
+func (x *Experiment) measures(source string, p point) bool {
+	e, err := x.load.compile(source)
+	metrics := p.metricScope(func(string, string, string) float64 { return 1 })
+	return err == nil && slices.ContainsFunc(e.names(), func(name []string) bool { return lookup(metrics, name) != nil })
 }
 
 // try evaluates an expression over each group with all metrics at 1.

@@ -371,7 +371,7 @@ type Measure struct {
 // Bound is a condition on the means over the seeds, or with each of them, at every point of the matrix.
 type Bound struct {
 	// Expect is one comparison (==, !=, <, <=, >, >=) between two expressions over <variant>.<app>.<metric>,
-	// <link>.<parameter> and the parameters. The application's name may be left out when there is only one.
+	// <link>.<parameter> and the parameters, of which at least one is a metric. The application's name may be left out when there is only one.
 	Expect string `json:"expect" jsonschema:"required"`
 	// When limits the bound to the points for which this expression over the parameters is true.
 	When string `json:"when,omitempty"`
