@@ -55,6 +55,7 @@ func parseYAML(file string, text []byte) (*node, Problems) {
 			cause = "the file is empty"
 		} else if m := yamlErrorLine.FindStringSubmatch(err.Error()); m != nil {
 			place.Line, _ = strconv.Atoi(m[1])
+			place.Column = 0 // it tells none
 			cause = m[2]
 			if countsFromZero.MatchString(cause) {
 				place.Line++
@@ -91,7 +92,7 @@ func unreadable(text []byte) (line, column int) {
 		}
 		text, column = text[size:], column+1
 	}
-	return 1, 1
+	return 1, 0 // something else in the first line, which the parser does not number
 }
 
 // newNode copies a YAML node. Anchors and aliases are refused: they would give one value two places, and parameters do

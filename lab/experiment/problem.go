@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Place is where something stands in a file. Line and Column count from 1; 0 is a place without lines, such as a --set.
+// Place is where something stands in a file. Line and Column count from 1. Line 0 is a place without lines, such as a --set; Column 0 is one of which the
+// YAML parser told the line only.
 type Place struct {
 	File   string
 	Line   int
@@ -16,8 +17,11 @@ type Place struct {
 
 // String is file:line:column, the form editors and terminals can jump to.
 func (p Place) String() string {
-	if p.Line == 0 {
+	switch {
+	case p.Line == 0:
 		return p.File
+	case p.Column == 0:
+		return fmt.Sprintf("%s:%d", p.File, p.Line)
 	}
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
