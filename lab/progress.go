@@ -23,6 +23,7 @@ type progress struct {
 	terminal bool
 	width    int
 	name     string
+	stage    string // what is done before the cells begin
 	cells    int
 	done     int
 	skipped  int // of those done: they took no time
@@ -32,6 +33,7 @@ type progress struct {
 	end      chan struct{}
 }
 
+// newProgress shows how far that many cells are; with none, what is done instead of them.
 func newProgress(out *os.File, name string, cells int) *progress {
 	p := &progress{out: out, name: name, cells: cells, running: map[int]string{}, started: time.Now(), end: make(chan struct{})}
 	if out == nil {
@@ -65,6 +67,9 @@ func (p *progress) runDisplay() {
 
 // line is what the terminal shows.
 func (p *progress) line() string {
+	if p.stage != "" {
+		return fmt.Sprintf("%s: %s; %v so far", p.name, p.stage, time.Since(p.started).Round(time.Second))
+	}
 	text := fmt.Sprintf("%s: cell %d of %d", p.name, min(p.done+1, p.cells), p.cells)
 	if left := p.left(); left > 0 {
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
@@ -97,19 +102,22 @@ func clip(s string, width int) string {
 func (p *progress) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first = time.Now()
+	p.stage, p.first = "", time.Now()
 }
 
 // doing says what is done before the first cell.
-func (p *progress) doing(what string) { p.cellDoing(-1, what) }
+func (p *progress) doing(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stage = what
+	if !p.terminal {
+		p.print(what)
+	}
+}
 
 func (p *progress) cellDoing(i int, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i < 0 {
-		p.print(what)
-		return
-	}
 	p.running[i] = what
 }
 

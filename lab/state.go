@@ -51,8 +51,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	defer unlock()
 	img, ok := image.Find(l.Cache, kernel)
 	if !ok {
-		doing(fmt.Sprintf("making the guest image (Debian 13, Linux %s): once, about a minute", kernel))
-		if img, err = image.Build(ctx, l.Cache, kernel); err != nil {
+		if img, err = image.Build(ctx, l.Cache, kernel, doing); err != nil {
 			return nil, err
 		}
 	}
@@ -90,6 +89,13 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	}
 	meta, err := os.ReadFile(filepath.Join(string(b.state), metaFile))
 	return b, errors.Join(err, json.Unmarshal(meta, b))
+}
+
+// Image makes the image of a kernel generation anew, and shows how far it is.
+func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
+	p := newProgress(l.Terminal, "image", 0)
+	defer p.close()
+	return image.Build(ctx, l.Cache, kernel, p.doing)
 }
 
 // bootable puts the agent into a copy, in dir, of the image of a kernel generation, which has been made.

@@ -55,7 +55,7 @@ func newLabImage() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			img, err := image.Build(c.Context(), l.Cache, kernel)
+			img, err := l.Image(c.Context(), kernel)
 			if err != nil {
 				return &exit{failure(err), err}
 			}

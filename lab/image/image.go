@@ -3,7 +3,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -89,8 +88,8 @@ func mmdebstrapArguments(kernel, archive string) []string {
 }
 
 // Build makes the image of a kernel generation in the cache directory, replacing what is there. It needs mmdebstrap and
-// Debian's package archive, and root or user namespaces.
-func Build(ctx context.Context, cache, kernel string) (Image, error) {
+// Debian's package archive, and root or user namespaces. Each step is told to doing, in words.
+func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image, error) {
 	if _, known := suites[kernel]; !known {
 		return Image{}, fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(Kernels(), ", "))
 	}
@@ -110,20 +109,23 @@ func Build(ctx context.Context, cache, kernel string) (Image, error) {
 	}
 	defer os.RemoveAll(temp)
 	archive := filepath.Join(temp, "root.tar")
-	cmd := exec.CommandContext(ctx, "mmdebstrap", mmdebstrapArguments(kernel, archive)...)
+	doing(fmt.Sprintf("making the guest image (Debian 13, Linux %s): once, about a minute", kernel))
+	steps := steps{doing: doing}
+	loud := slices.DeleteFunc(mmdebstrapArguments(kernel, archive), func(a string) bool { return a == "--quiet" }) // it is in the recipe of every image there is, and changes none
+	cmd := exec.CommandContext(ctx, "mmdebstrap", loud...)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1767225600", "LC_ALL=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt must not end its helpers while it needs them to unmount
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
-	var complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &complaint, &complaint
+	cmd.Stdout, cmd.Stderr = &steps, &steps
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return Image{}, context.Cause(ctx)
 		}
 		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s\nIt must reach Debian's package archive, and be root or able to make user namespaces, which `unshare --user true` tries",
-			err, tail(complaint.String(), 15))
+			err, tail(steps.said.String(), 15))
 	}
+	steps.tell(packing)
 	if err := pack(archive, temp); err != nil {
 		return Image{}, fmt.Errorf("make image: %w", err)
 	}

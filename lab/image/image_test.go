@@ -22,11 +22,11 @@ func TestArguments(t *testing.T) {
 }
 
 func TestBuildRefuses(t *testing.T) {
-	if _, err := Build(context.Background(), t.TempDir(), "5.10"); err == nil || !strings.Contains(err.Error(), "6.1, 6.12, 7.2") {
+	if _, err := Build(context.Background(), t.TempDir(), "5.10", nil); err == nil || !strings.Contains(err.Error(), "6.1, 6.12, 7.2") {
 		t.Errorf("error %v does not say which kernels there are", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Build(context.Background(), t.TempDir(), "6.12"); err == nil || !strings.Contains(err.Error(), "apt-get install mmdebstrap") {
+	if _, err := Build(context.Background(), t.TempDir(), "6.12", nil); err == nil || !strings.Contains(err.Error(), "apt-get install mmdebstrap") {
 		t.Errorf("error %v does not say what to install", err)
 	}
 }
@@ -34,7 +34,7 @@ func TestBuildRefuses(t *testing.T) {
 // A build that fails says what mmdebstrap said and what it needs, and leaves the image there was.
 func TestBuildFails(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho no network >&2; exit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\necho I: extracting archives...; echo no network >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
@@ -47,8 +47,13 @@ func TestBuildFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Build(context.Background(), cache, "6.12"); err == nil || !strings.Contains(err.Error(), "no network") || !strings.Contains(err.Error(), "unshare") {
+	var told []string
+	tell := func(s string) { told = append(told, s) }
+	if _, err := Build(context.Background(), cache, "6.12", tell); err == nil || !strings.Contains(err.Error(), "no network") || !strings.Contains(err.Error(), "unshare") {
 		t.Errorf("error %v", err)
+	}
+	if len(told) != 2 || !strings.HasSuffix(told[1], "unpacking it, step 3 of 9") {
+		t.Errorf("told %q", told)
 	}
 	if img, ok := Find(cache, "6.12"); !ok || img.Digest != "abc" {
 		t.Errorf("the old image is gone: %+v", img)
