@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
 )
 
@@ -23,19 +24,24 @@ type progress struct {
 	terminal bool
 	width    int
 	name     string
-	stage    string // what is done before the cells begin
+	stage    string    // what is done before the cells begin
+	lengths  []float64 // virtual seconds that each cell takes; 0 where nobody knows
 	cells    int
 	done     int
 	skipped  int // of those done: they took no time
 	running  map[int]string
+	at       map[int]float64 // virtual time of those that run
 	started  time.Time
-	first    time.Time // when the cells began
+	first    time.Time // since when the cells are timed, and how many were done then
+	before   float64
+	last     time.Time // when a cell was last heard of
 	end      chan struct{}
 }
 
-// newProgress shows how far that many cells are; with none, what is done instead of them.
-func newProgress(out *os.File, name string, cells int) *progress {
-	p := &progress{out: out, name: name, cells: cells, running: map[int]string{}, started: time.Now(), end: make(chan struct{})}
+// newProgress shows how far cells of these lengths are; without any, what is done instead of them.
+func newProgress(out *os.File, name string, lengths []float64) *progress {
+	p := &progress{out: out, name: name, lengths: lengths, cells: len(lengths), running: map[int]string{}, at: map[int]float64{},
+		started: time.Now(), end: make(chan struct{})}
 	if out == nil {
 		p.out = io.Discard
 		return p
@@ -70,7 +76,7 @@ func (p *progress) line() string {
 	if p.stage != "" {
 		return fmt.Sprintf("%s: %s; %v so far", p.name, p.stage, time.Since(p.started).Round(time.Second))
 	}
-	text := fmt.Sprintf("%s: cell %d of %d", p.name, min(p.done+1, p.cells), p.cells)
+	text := fmt.Sprintf("%s: cell %d of %d, %v so far", p.name, min(p.done+1, p.cells), p.cells, time.Since(p.started).Round(time.Second))
 	if left := p.left(); left > 0 {
 		text += fmt.Sprintf(", about %v left", left.Round(time.Second))
 	}
@@ -83,12 +89,48 @@ func (p *progress) line() string {
 	return text + "  " + strings.Join(cells, "  ")
 }
 
-// left is the wall time that remains if the cells to come take as long as those done.
+// ran is how many cells have run, with the share of those that run now.
+func (p *progress) ran() float64 {
+	ran := float64(p.done - p.skipped)
+	for i, at := range p.at {
+		if p.lengths[i] > 0 {
+			ran += min(at/p.lengths[i], 1)
+		}
+	}
+	return ran
+}
+
+// left is the wall time that remains if what is to come goes on as what was done, 0 if nobody knows.
 func (p *progress) left() time.Duration {
-	if p.done == p.skipped {
+	ran := p.ran()
+	if ran <= p.before {
 		return 0
 	}
-	return time.Since(p.first) / time.Duration(p.done-p.skipped) * time.Duration(p.cells-p.done)
+	left := float64(p.last.Sub(p.first)) / (ran - p.before) * (float64(p.cells-p.skipped) - ran)
+	return max(time.Duration(left)-time.Since(p.last), 0)
+}
+
+// length is how many virtual seconds a cell takes at the most, 0 if its file does not say: a download of so many bytes takes as long as
+// the network makes it.
+func length(s *experiment.Spec) float64 {
+	last := 0.0
+	for _, a := range s.Apps {
+		end := a.StopS
+		if end == 0 && a.Count > 0 { // bursts or pings
+			end = a.StartS + float64(a.Count)*a.GapMs/1000
+		}
+		if end == 0 {
+			return s.DurationS
+		}
+		last = max(last, end)
+	}
+	for _, e := range s.Timeline {
+		last = max(last, e.AtS)
+	}
+	if s.DurationS > 0 && (last == 0 || s.DurationS < last) {
+		return s.DurationS
+	}
+	return last
 }
 
 func clip(s string, width int) string {
@@ -121,7 +163,17 @@ func (p *progress) cellDoing(i int, what string) {
 	p.running[i] = what
 }
 
-func (p *progress) cellAt(i int, atS float64) { p.cellDoing(i, fmt.Sprintf("%.0f s virtual", atS)) }
+// cellAt says how far a cell is. The first time that any does, the cells are timed anew: what came before, to build the first topology, is not
+// done again.
+func (p *progress) cellAt(i int, atS float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := p.done == p.skipped && len(p.at) == 0
+	p.running[i], p.at[i], p.last = fmt.Sprintf("%.0f s virtual", atS), atS, time.Now()
+	if first {
+		p.first, p.before = p.last, p.ran()
+	}
+}
 
 // skip counts a cell that had been run before.
 func (p *progress) skip() {
@@ -136,7 +188,9 @@ func (p *progress) finished(i int, c *result.Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
+	p.last = time.Now()
 	delete(p.running, i)
+	delete(p.at, i)
 	switch {
 	case c.Invalid != "":
 		p.print(fmt.Sprintf("cell %d of %d: %s, seed %d: invalid: %s", p.done, p.cells, c.Variant, c.Seed, c.Invalid))

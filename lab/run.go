@@ -56,7 +56,11 @@ type run struct {
 func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*result.File, error) {
 	r := &run{lab: l, exp: exp, options: o, cells: exp.Cells(), bases: map[string]*base{}}
 	r.results = make([]*result.Cell, len(r.cells))
-	r.progress = newProgress(l.Terminal, exp.Spec.Name, len(r.cells))
+	lengths := make([]float64, len(r.cells))
+	for i, c := range r.cells {
+		lengths[i] = length(c.Spec)
+	}
+	r.progress = newProgress(l.Terminal, exp.Spec.Name, lengths)
 	defer r.progress.close()
 	for _, c := range r.cells {
 		if r.bases[c.Spec.Kernel] != nil {

@@ -93,7 +93,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 
 // Image makes the image of a kernel generation anew, and shows how far it is.
 func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
-	p := newProgress(l.Terminal, "image", 0)
+	p := newProgress(l.Terminal, "image", nil)
 	defer p.close()
 	return image.Build(ctx, l.Cache, kernel, p.doing)
 }
