@@ -21,8 +21,8 @@ import (
 )
 
 // BenchmarkHostCopy copies 1 GB from namespace to namespace, over two links without a limit: rate, CPU of both sides together, which other work
-// on the host disturbs less, and the memory of the larger one. Beside plait: one TLS connection over one link with nothing else around it, and
-// aria2 over both links, without encryption. Neither of them computes sums.
+// on the host disturbs less, and the memory of the larger one. Beside plait: one TLS connection over one link with nothing else around it,
+// aria2 over both links, without encryption, and scp over one. None of them computes sums.
 func BenchmarkHostCopy(b *testing.B) {
 	h := newHosts(b, "")
 	dir := b.TempDir()
@@ -39,6 +39,7 @@ func BenchmarkHostCopy(b *testing.B) {
 		}},
 		{"tls", func(b *testing.B) (time.Duration, int64) { return own(b, func() error { return h.tls(from, to) }), 0 }},
 		{"aria2", func(b *testing.B) (time.Duration, int64) { return h.aria2(b, dir, "file", "copy") }},
+		{"scp", func(b *testing.B) (time.Duration, int64) { return h.scp(b, dir, from, to) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(n)
