@@ -32,8 +32,8 @@ type progress struct {
 	running  map[int]string
 	at       map[int]float64 // virtual time of those that run
 	started  time.Time
-	first    time.Time // since when the cells are timed, and how many were done then
-	before   float64
+	first    time.Time // since when the cells are timed
+	before   float64   // how many had run then
 	last     time.Time // when a cell was last heard of
 	end      chan struct{}
 }
