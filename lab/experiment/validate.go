@@ -102,9 +102,11 @@ func complaint(value any, s *schema) string {
 	if list, ok := value.([]any); ok && len(list) < s.MinItems {
 		return fmt.Sprintf("has %d entries, at least %d are needed", len(list), s.MinItems)
 	}
-	f, err := number(value)
+	if !isOfType(value, "number") {
+		return ""
+	}
+	f, _ := number(value)
 	switch {
-	case err != nil:
 	case s.Minimum != nil && f < *s.Minimum:
 		return "is below the minimum " + decimal(*s.Minimum)
 	case s.Maximum != nil && f > *s.Maximum:
