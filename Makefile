@@ -46,7 +46,7 @@ bench: build ## Run the benchmarks
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 	@scripts/bootstrap go
 	@grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's,/[^/]*:func , ,' | while read -r dir target; do \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+		PLAIT_TEST=vm $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
 	done
 
 lint: ## Run the linters

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"plait.dev/plait/internal/rung"
 )
 
 func prefixes(s ...string) []netip.Prefix {
@@ -75,7 +77,11 @@ var reflectors = []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustPars
 // No packet may leave through an exit that does not announce its destination: after no sequence of updates, and at no moment while they are put into
 // the kernel change by change.
 func TestPlanAgainstOracle(t *testing.T) {
-	for seed := range uint64(12) {
+	seeds := uint64(3)
+	if rung.Full() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // overEach runs a test over every carrier this kernel has.
@@ -331,6 +333,7 @@ func slowly(t *testing.T, to string, delay time.Duration) (at string) {
 
 // Over a satellite or behind a full queue two round trips take more than the first attempt has.
 func TestDialSlowLink(t *testing.T) {
+	rung.Long(t)
 	a, b := NewKey(), NewKey()
 	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
 	if err != nil {

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // What is said when UDP does not get through, and when nobody listens.
 func TestQUICSaysWhatIsWrong(t *testing.T) {
+	rung.Long(t)
 	mute, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

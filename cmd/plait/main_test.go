@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"plait.dev/plait/internal/rung"
 )
 
 func TestMain(m *testing.M) {
@@ -21,6 +23,11 @@ func TestScripts(t *testing.T) {
 		plait, err := exec.LookPath("plait") // that is this test
 		env.Setenv("PLAIT", plait)
 		return err
+	}, Condition: func(name string) (bool, error) {
+		if name != "full" {
+			return false, fmt.Errorf("unknown condition %s", name)
+		}
+		return rung.Full(), nil
 	}, Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status}})
 }
 

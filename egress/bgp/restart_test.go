@@ -5,6 +5,8 @@ import (
 	"time"
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // lose brings a session up with two VPN routes and a unicast one, of which only VPN routes are kept, and ends it.
@@ -120,6 +122,7 @@ func TestRestartAtTheLimit(t *testing.T) {
 
 // It falls silent: that is a failure like a lost connection.
 func TestRestartAfterHoldTime(t *testing.T) {
+	rung.Long(t)
 	t.Parallel()
 	r := newReflector(t, "127.0.0.1:0")
 	r.hold = 3

@@ -12,6 +12,7 @@ import (
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/internal/rung"
 )
 
 func TestSession(t *testing.T) {
@@ -251,6 +252,7 @@ func TestSilence(t *testing.T) {
 
 // A reflector that wants no hold time may be silent in a session for ever, but not before it.
 func TestNoHoldTime(t *testing.T) {
+	rung.Long(t)
 	t.Parallel()
 	r := newReflector(t, "127.0.0.1:0")
 	r.hold = 0

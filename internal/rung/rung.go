@@ -4,7 +4,8 @@
 //	netns  network namespaces of this machine, as root     PLAIT_TEST=netns go test ./...
 //	vm     experiments in the lab's virtual machine too    PLAIT_TEST=vm go test ./...
 //
-// A test above the first rung calls [Netns] or [VM] in its first line. Only tests import this package.
+// A test above the first rung calls [Netns] or [VM] in its first line. One that needs nothing but time calls [Long], or does less unless [Full]
+// says otherwise: the first rung is climbed after every change. Only tests import this package.
 package rung
 
 import (
@@ -27,6 +28,14 @@ func Netns(tb testing.TB) {
 
 // Full reports whether this run takes all the time it needs, as that of the last rung does: what is random is tried more often.
 func Full() bool { return os.Getenv("PLAIT_TEST") == "vm" }
+
+// Long skips a test that computes or waits for seconds and needs nothing else, unless this run takes all the time it needs ([Full]).
+func Long(tb testing.TB) {
+	tb.Helper()
+	if !Full() {
+		tb.Skip("takes long; run it with: PLAIT_TEST=vm scripts/go test -run '^" + tb.Name() + "$' ./...")
+	}
+}
 
 // VM skips the test unless PLAIT_TEST is vm. A missing emulator or image is then an error of the test, not a skip.
 func VM(tb testing.TB) {

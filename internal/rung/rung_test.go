@@ -19,6 +19,9 @@ func TestRungs(t *testing.T) {
 		if got := runs(t, Netns); got != c.netns {
 			t.Errorf("PLAIT_TEST=%q: netns test runs: %v, want %v", c.asked, got, c.netns)
 		}
+		if got := runs(t, Long); got != c.vm {
+			t.Errorf("PLAIT_TEST=%q: long test runs: %v, want %v", c.asked, got, c.vm)
+		}
 		if got := runs(t, VM); got != c.vm {
 			t.Errorf("PLAIT_TEST=%q: vm test runs: %v, want %v", c.asked, got, c.vm)
 		}

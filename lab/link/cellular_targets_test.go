@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // cellularTargets is the statistics of a recording that the model must meet.
@@ -44,6 +46,7 @@ func checkTargets(t *testing.T, name string, want cellularTargets, runs []observ
 }
 
 func TestCellularTargets(t *testing.T) {
+	rung.Long(t)
 	for _, want := range cellularRecorded {
 		if !slices.Contains(CellularProfiles(), want.name) {
 			t.Fatalf("no profile %s", want.name)

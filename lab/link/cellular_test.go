@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // process makes a process for a test.
@@ -135,6 +137,7 @@ func checkMean(t *testing.T, what string, values []float64, want, slack float64)
 
 // TestCellularRate derives mean, distribution and autocorrelation of the rate outside outages from the parameters.
 func TestCellularRate(t *testing.T) {
+	rung.Long(t)
 	forEachProfile(t, func(t *testing.T, p *cellularProfile) {
 		wantMean := expect(p.rate) / slotMbps
 		wantSquare := expect(func(z float64) float64 { return p.rate(z) * p.rate(z) }) / (slotMbps * slotMbps)
@@ -194,6 +197,7 @@ func (p *cellularProfile) probabilityBelow(packets float64) float64 {
 
 // TestCellularOutages: outages come as often and last as long as the profile says, and without them no gap is as long.
 func TestCellularOutages(t *testing.T) {
+	rung.Long(t)
 	const run = 300 * time.Second
 	forEachProfile(t, func(t *testing.T, p *cellularProfile) {
 		var lengths, perMin, share []float64

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/stripe"
 )
 
@@ -85,6 +86,7 @@ func TestWatch(t *testing.T) {
 
 // A shell makes thousands of sources of one *.
 func TestManySources(t *testing.T) {
+	rung.Long(t)
 	from, to := t.TempDir(), t.TempDir()
 	var push, pull []string
 	for i := range 3000 {
