@@ -33,7 +33,7 @@ var Functions = []Function{
 	{"ceil", "ceil(x)", "The next integer upwards."},
 	{"filter", "filter(list, condition)", "The elements for which the condition holds."},
 	{"floor", "floor(x)", "The next integer downwards."},
-	{"harm", "harm(alone, competing)", "The share of what a flow had alone that it loses to a competing one: 1 - competing/alone."},
+	{"harm", "harm(alone, competing)", "The share of what a flow had alone that it loses to a competing one: 1 - competing/alone, e.g. harm(alone.file.goodput_mbps, bbr.file.goodput_mbps); for a delay the other way round."},
 	{"int", "int(x)", "The integer part."},
 	{"len", "len(list)", "The number of elements."},
 	{"map", "map(list, expression)", "The expression's value for every element."},
