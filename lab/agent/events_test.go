@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/measure"
 )
 
 func TestTimeline(t *testing.T) {
@@ -91,5 +92,22 @@ func TestCompress(t *testing.T) {
 	}
 	if _, err := Expand([]byte("noise")); err == nil {
 		t.Error("noise was expanded")
+	}
+}
+
+func TestRouteEvent(t *testing.T) {
+	for want, e := range map[string]experiment.Event{
+		measure.Announce: {Router: "isp", Announce: "access"},
+		measure.Withdraw: {Router: "isp", Withdraw: "access"},
+		measure.Fail:     {Link: "a", Carrier: "down"},
+		measure.Recover:  {Link: "a", Carrier: "up"},
+		"":               {Link: "a", Set: &experiment.Direction{}},
+	} {
+		if got := routeEvent(e); got != want {
+			t.Errorf("%+v is %q, want %q", e, got, want)
+		}
+	}
+	if routeEvent(experiment.Event{Blackhole: "both"}) != measure.Fail || routeEvent(experiment.Event{Blackhole: "none"}) != measure.Recover {
+		t.Error("a blackhole is no failure, or its end no recovery")
 	}
 }

@@ -223,21 +223,33 @@ func (c *cell) measureConfig() measure.Config {
 		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: a.Protocol == "mptcp"})
 	}
 	m.Links = c.network.counters(c.spec)
-	m.Prefix = map[string]netip.Prefix{}
+	followed := c.spec.Measure.Prefix
 	for _, e := range c.timeline {
-		if e.Router == "" {
-			continue
+		if kind := routeEvent(e); kind != "" {
+			m.Events = append(m.Events, measure.RouteEvent{At: time.Duration(e.AtS * float64(time.Second)), Kind: kind})
 		}
-		kind, what := measure.Announce, e.Announce
-		if what == "" {
-			kind, what = measure.Withdraw, e.Withdraw
-		}
-		m.Events = append(m.Events, measure.RouteEvent{At: time.Duration(e.AtS * float64(time.Second)), Kind: kind})
-		for _, node := range c.spec.Measure.Routes {
-			m.Prefix[node], _ = c.network.topology.Prefix(what)
-		}
+		followed = cmp.Or(followed, e.Announce, e.Withdraw)
+	}
+	m.Prefix = map[string]netip.Prefix{}
+	for _, node := range c.spec.Measure.Routes {
+		m.Prefix[node], _ = c.network.topology.Prefix(followed)
 	}
 	return m
+}
+
+// routeEvent is the kind of an event that routes answer to, empty for others.
+func routeEvent(e experiment.Event) string {
+	switch {
+	case e.Announce != "":
+		return measure.Announce
+	case e.Withdraw != "":
+		return measure.Withdraw
+	case e.Carrier == "down", e.Blackhole != "" && e.Blackhole != "none":
+		return measure.Fail
+	case e.Carrier == "up", e.Blackhole == "none":
+		return measure.Recover
+	}
+	return ""
 }
 
 // collect ends the measurement.

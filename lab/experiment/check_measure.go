@@ -77,10 +77,15 @@ func presentJain(spec *Spec) {
 
 // checkFollowed reports events from which measure.routes cannot tell what to follow: it needs one prefix.
 func (c *checker) checkFollowed() {
+	first := c.spec.Measure.Prefix
+	if first != "" {
+		if _, err := netip.ParsePrefix(c.prefix6(first)); err != nil {
+			c.add("measure.prefix", "%s is neither a link nor a prefix", first)
+		}
+	}
 	if len(c.spec.Measure.Routes) == 0 {
 		return
 	}
-	first := ""
 	for i, event := range c.spec.Timeline {
 		for _, change := range []struct{ key, what string }{{"announce", event.Announce}, {"withdraw", event.Withdraw}} {
 			switch {
@@ -89,12 +94,12 @@ func (c *checker) checkFollowed() {
 				first = change.what
 			case c.prefix6(change.what) != c.prefix6(first):
 				c.add(join(join("timeline", strconv.Itoa(i)), change.key),
-					"measure.routes can follow one prefix only, and the timeline changes both %s and %s; make an experiment of each", first, change.what)
+					"measure.routes can follow one prefix only, and there are %s and %s; make an experiment of each", first, change.what)
 			}
 		}
 	}
 	if first == "" {
-		c.add("measure.routes", "no event of the timeline announces or withdraws the prefix whose routes are to be followed, at least in one cell; add one, or leave routes out")
+		c.add("measure.routes", "no event of the timeline announces or withdraws the prefix whose routes are to be followed, at least in one cell; add one, name it in measure.prefix, or leave routes out")
 	}
 }
 

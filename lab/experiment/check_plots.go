@@ -13,7 +13,7 @@ var (
 	armsSeries   = []string{"address1_cwnd_bytes", "address2_cwnd_bytes"}
 	linkSeries   = []string{"forward_mbps", "backward_mbps", "forward_queue_packets", "backward_queue_packets"}
 	appSamples   = map[string][]string{"stream": {"delay_ms"}, "bursts": {"latency_ms", "first_last_ms"}, "ping": {"rtt_ms"}}
-	nodeSamples  = []string{"announce_epe_ms", "announce_best_ms", "withdraw_epe_ms", "withdraw_best_ms"}
+	nodeSamples  = []string{"announce_epe_ms", "announce_best_ms", "withdraw_epe_ms", "withdraw_best_ms", "fail_epe_ms", "fail_best_ms", "recover_epe_ms", "recover_best_ms"}
 )
 
 // drawn is what a figure of a kind draws, in words.

@@ -131,10 +131,14 @@ func TestFollowedRoutes(t *testing.T) {
   - {at_s: 2, router: server, announce: a}
   - {at_s: 3, router: server, announce: "2001:db8:1::/64"}
 `)
+	followed := strings.Replace(speakers, "[client]", "[client], prefix: a", 1)
+	accepts(t, followed+"timeline: [{at_s: 1, link: a, carrier: down}, {at_s: 2, router: server, withdraw: a}]")
+	refuses(t, followed+`timeline: [{at_s: 2, router: server, withdraw: "2001:db8:7::/64"}]`, "follow one prefix only, and there are a and 2001:db8:7::/64")
+	refuses(t, strings.Replace(speakers, "[client]", "[client], prefix: b", 1), "measure.prefix: b is neither a link nor a prefix")
 	refuses(t, speakers+`timeline:
   - {at_s: 1, router: server, withdraw: a}
   - {at_s: 2, router: server, announce: "2001:db8:7::/64"}
-`, "test.yaml:12:31: timeline.1.announce: measure.routes can follow one prefix only, and the timeline changes both a and 2001:db8:7::/64")
+`, "test.yaml:12:31: timeline.1.announce: measure.routes can follow one prefix only, and there are a and 2001:db8:7::/64")
 	refuses(t, speakers+`timeline: [{at_s: 2, router: server, announce: 10.9.0.0/24}]`, "10.9.0.0/24 is not an IPv6 prefix")
 }
 

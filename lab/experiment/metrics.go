@@ -104,6 +104,10 @@ var routesMetrics = metricGroup{"nodes in measure.routes", []Metric{
 	{"announce_best_ms", "ms", "From an announcement to the change of the main table; median over the cell's events."},
 	{"withdraw_epe_ms", "ms", "From a withdrawal to the change of the table of an exit; median over the cell's events."},
 	{"withdraw_best_ms", "ms", "From a withdrawal to the change of the main table; median over the cell's events."},
+	{"fail_epe_ms", "ms", "From a link's failure (carrier down, blackhole) to the change of the table of an exit; median over the cell's events."},
+	{"fail_best_ms", "ms", "From a link's failure to the change of the main table; median over the cell's events."},
+	{"recover_epe_ms", "ms", "From a link's recovery (carrier up, blackhole none) to the change of the table of an exit; median over the cell's events."},
+	{"recover_best_ms", "ms", "From a link's recovery to the change of the main table; median over the cell's events."},
 	{"hole_ms", "ms", "The longest time without any route to the prefix in the main table."},
 }}
 

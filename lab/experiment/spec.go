@@ -358,6 +358,8 @@ type Measure struct {
 	Links bool `json:"links,omitempty"`
 	// Routes lists nodes whose route changes are recorded with their time.
 	Routes []string `json:"routes,omitempty"`
+	// Prefix is the link name or prefix whose routes are followed, such as the one that a link failure cuts off. Without it, what the timeline announces and withdraws.
+	Prefix string `json:"prefix,omitempty"`
 	// Probe records duplicate ACKs and retransmissions over time from the tcp tracepoints.
 	Probe bool `json:"probe,omitempty"`
 	// Pcap lists node/link captures to keep, e.g. client/access.

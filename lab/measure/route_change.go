@@ -12,11 +12,11 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// RouteEvent is an announcement or withdrawal of the timeline.
+// RouteEvent is an event of the timeline that routes answer to: an announcement, a withdrawal, a link's failure or recovery.
 type RouteEvent struct {
 	// At is when, since Config.Origin.
 	At time.Duration
-	// Kind is Announce or Withdraw.
+	// Kind is one of the constants below.
 	Kind string
 }
 
@@ -24,6 +24,8 @@ type RouteEvent struct {
 const (
 	Announce = "announce"
 	Withdraw = "withdraw"
+	Fail     = "fail"    // carrier down, blackhole
+	Recover  = "recover" // carrier up, blackhole none
 )
 
 // routeChange is an instant at which the routes to the prefix in one table changed.
@@ -55,7 +57,7 @@ func report(node string, prefix netip.Prefix, changes []routeChange, events []Ro
 		}
 		out.Marks = append(out.Marks, result.Mark{AtS: round(c.at.Seconds()), Text: fmt.Sprintf("%s: %s in %s: %s", node, prefix, table, c.text)})
 	}
-	for _, kind := range []string{Announce, Withdraw} {
+	for _, kind := range []string{Announce, Withdraw, Fail, Recover} {
 		for _, which := range []struct {
 			name string
 			main bool

@@ -21,13 +21,17 @@ func TestReport(t *testing.T) {
 		{at: 2340 * ms, table: 101, routes: 1},
 		{at: 4424 * ms, table: 254, routes: 0}, // answers the third event; no EPE table does
 		{at: 4524 * ms, table: 254, routes: 1},
+		{at: 6030 * ms, table: 254, routes: 1},
+		{at: 6040 * ms, table: 102, routes: 0},
+		{at: 7500 * ms, table: 102, routes: 1},
 	}
-	events := []RouteEvent{{1000 * ms, Withdraw}, {2000 * ms, Announce}, {4000 * ms, Withdraw}, {5000 * ms, Announce}}
+	events := []RouteEvent{{1000 * ms, Withdraw}, {2000 * ms, Announce}, {4000 * ms, Withdraw}, {5000 * ms, Announce}, {6000 * ms, Fail}, {7000 * ms, Recover}}
 	out := &Outcome{Metrics: map[string]map[string]float64{}}
 	report("server", netip.MustParsePrefix("2001:db8:c::/48"), changes, events, 10*time.Second, out)
 	want := map[string][]float64{
 		"server.announce_epe_ms": {330}, "server.announce_best_ms": {320},
 		"server.withdraw_epe_ms": {322}, "server.withdraw_best_ms": {423, 424},
+		"server.fail_epe_ms": {40}, "server.fail_best_ms": {30}, "server.recover_epe_ms": {500},
 	}
 	if len(out.Samples) != len(want) {
 		t.Errorf("%d samples, want %d", len(out.Samples), len(want))
@@ -38,7 +42,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	m := out.Metrics["server"]
-	if m["withdraw_best_ms"] != 423.5 || m["announce_epe_ms"] != 330 || m["hole_ms"] != 100 || m["route_changes"] != 9 {
+	if m["withdraw_best_ms"] != 423.5 || m["announce_epe_ms"] != 330 || m["fail_best_ms"] != 30 || m["hole_ms"] != 100 || m["route_changes"] != 12 {
 		t.Errorf("metrics %v", m)
 	}
 	if mark := (result.Mark{AtS: 1.322, Text: "server: 2001:db8:c::/48 in table 101: no route"}); !slices.Contains(out.Marks, mark) || len(out.Marks) != len(changes) {
