@@ -20,6 +20,28 @@ func harm(args ...any) (any, error) {
 	return 1 - competing/alone, err
 }
 
+// behind is the most by which what a list adds up to falls short of what another does over any run of its elements, in units of the other's mean: a sum that
+// starts anew whenever it is negative (Page, "Continuous Inspection Schemes", Biometrika 1954). What the next element makes up for does not count: a lost packet
+// holds back those after it, and then all of them arrive. The lists are compared up to where the first of them ends.
+func behind(args ...any) (any, error) {
+	list, _, err := flat(nil, true, args[:1])
+	if err != nil {
+		return nil, err
+	}
+	other, _, err := flat(nil, true, args[1:])
+	if err != nil {
+		return nil, err
+	}
+	other = other[:min(len(list), len(other))]
+	short, most := 0.0, 0.0
+	for i, wanted := range other {
+		before := short
+		short = max(0, short+wanted-list[i]) // not a number if one of them is not
+		most = max(most, min(before, short))
+	}
+	return most / mean(other), nil
+}
+
 // aggregate is a function over numbers and lists of numbers. Where one of them is not a number, neither is the result.
 func aggregate(of func(values []float64) float64) func(args ...any) (any, error) {
 	return func(args ...any) (any, error) {

@@ -137,20 +137,52 @@ func (r ran) missing(p point, seeds int) string {
 // mean gives the mean of a metric over the seeds from the first to the last, NaN unless every one measured it.
 func (r ran) mean(first, last int) func(p point) measured {
 	return func(p point) measured {
-		return func(variant, subject, metric string) float64 {
+		return func(variant, subject, metric string) any {
 			i := slices.IndexFunc(p.cells, func(c Cell) bool { return c.Variant == variant })
-			sum := 0.0
+			var seeds []*result.Cell
 			for seed := first; seed <= last; seed++ {
-				cell := r[cellKey(p.cells[i].Params, variant, seed)]
+				seeds = append(seeds, r[cellKey(p.cells[i].Params, variant, seed)])
+			}
+			if metric == everySecond {
+				return meanSeconds(seeds, subject)
+			}
+			sum := 0.0
+			for _, cell := range seeds {
 				value, ok := cell.Metrics[subject][metric]
 				if !ok {
 					return math.NaN()
 				}
 				sum += value
 			}
-			return sum / float64(last-first+1)
+			return sum / float64(len(seeds))
 		}
 	}
+}
+
+// meanSeconds is the goodput of an application in every second of the timeline, the mean over cells; NaN where one has none.
+func meanSeconds(cells []*result.Cell, app string) []any {
+	var list [][]float64
+	length := 1 // so that what was not measured is seen
+	for _, cell := range cells {
+		var seconds []float64
+		if i := slices.IndexFunc(cell.Series, func(s result.Series) bool { return s.Name == app+".goodput_mbps" }); i >= 0 {
+			seconds = cell.Series[i].PerSecond()
+		}
+		list, length = append(list, seconds), max(length, len(seconds))
+	}
+	means := make([]any, length)
+	for second := range means {
+		sum := 0.0
+		for _, seconds := range list {
+			if second >= len(seconds) {
+				sum = math.NaN()
+				break
+			}
+			sum += seconds[second]
+		}
+		means[second] = sum / float64(len(list))
+	}
+	return means
 }
 
 // bound evaluates one bound over one group of points.

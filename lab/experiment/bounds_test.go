@@ -133,6 +133,42 @@ func TestAggregates(t *testing.T) {
 	}
 }
 
+// TestEverySecond checks that a bound over goodputs second by second sees when one falls behind another, wherever that is, and that it does not hold where none was measured.
+func TestEverySecond(t *testing.T) {
+	full := []float64{2, 8, 8, 8, 8, 8, 8, 8, 8, 8}
+	for name, test := range map[string]struct {
+		tcp    []float64 // of seed 2; seed 1 and mptcp have full
+		behind float64   // the left side of the bound
+		reason string
+	}{
+		"the same":                  {full, 0, ""},
+		"before the trouble":        {[]float64{0, 0, 0, 8, 8, 8, 8, 8, 8, 8}, 0, ""},
+		"a loss, made up for":       {[]float64{2, 8, 8, 8, 2, 14, 8, 8, 8, 8}, 0, ""},
+		"a loss, not all made up":   {[]float64{2, 8, 8, 8, 2, 10, 8, 8, 8, 8}, 0.5, ""},
+		"a second without anything": {[]float64{2, 8, 8, 8, 8, 8, 8, 0, 8, 8}, 1, ""},
+		"three quarters for long":   {[]float64{2, 8, 8, 8, 6, 6, 6, 6, 6, 6}, 1.25, ""},
+		"more at first":             {[]float64{2, 8, 8, 80, 8, 8, 8, 4, 4, 8}, 1, ""},
+		"ended sooner":              {[]float64{2, 8, 8, 8, 8, 8}, 0, ""},
+		"nothing measured":          {nil, 0, "tcp.bulk.second_mbps was not measured"},
+	} {
+		x := mustLoad(t, boundsText+"bounds: [{expect: 'behind(tcp.bulk.second_mbps[3:], mptcp.bulk.second_mbps[3:]) <= 0.5', over: seed, when: loss == 0, because: x}]", Options{})
+		cells := measure(x, byPoint)
+		for i := range cells {
+			values := full
+			if cells[i].Variant == "tcp" && cells[i].Seed == 2 {
+				values = test.tcp
+			}
+			if values != nil {
+				cells[i].Series = []result.Series{{Name: "bulk.goodput_mbps", StartS: 1, StepS: 1, Values: values}}
+			}
+		}
+		bounds, _ := x.Evaluate(cells)
+		if b := bounds[0]; b.Left != test.behind || b.OK != (test.behind <= 0.5 && test.reason == "") || b.Invalid != test.reason {
+			t.Errorf("%s: %+v, want %g behind and the reason %q", name, b, test.behind, test.reason)
+		}
+	}
+}
+
 // TestAggregatesOverAll is the same for lists over all points.
 func TestAggregatesOverAll(t *testing.T) {
 	for _, bound := range []string{"max(tcp.goodput_mbps) <= 100", "min(tcp.goodput_mbps) >= 0", "median(tcp.goodput_mbps) >= 0", "mean(tcp.goodput_mbps) >= 0"} {

@@ -42,10 +42,18 @@ func (x *Experiment) checkExpressions() {
 	}
 }
 
+// ones is a result in which every number is 1.
+func ones(_, _, metric string) any {
+	if metric == everySecond {
+		return []any{1.0}
+	}
+	return 1.0
+}
+
 // measures says that an expression that was found to be right names something that is measured at the point.
 func (x *Experiment) measures(source string, p point) bool {
 	e, err := x.load.compile(source)
-	metrics := p.metricScope(func(string, string, string) float64 { return 1 })
+	metrics := p.metricScope(ones)
 	return err == nil && slices.ContainsFunc(e.names(), func(name []string) bool { return lookup(metrics, name) != nil })
 }
 
@@ -63,7 +71,7 @@ func (x *Experiment) try(source string, all []group, lists, comparison bool) err
 		}
 		sides = []*expression{left, right}
 	}
-	one := func(point) measured { return func(string, string, string) float64 { return 1 } }
+	one := func(point) measured { return ones }
 	var first error
 	var where []string
 	for _, g := range all {

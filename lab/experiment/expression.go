@@ -30,6 +30,7 @@ var Functions = []Function{
 	{"abs", "abs(x)", "The absolute value."},
 	{"all", "all(list, condition)", "Whether the condition holds for every element, which it calls #."},
 	{"any", "any(list, condition)", "Whether the condition holds for at least one element."},
+	{"behind", "behind(list, other)", "The most that list lacks against other over any run of elements and does not make up for in the next, up to the end of the shorter one, in means of other: of goodputs per second, by how many seconds it falls behind."},
 	{"ceil", "ceil(x)", "The next integer upwards."},
 	{"filter", "filter(list, condition)", "The elements for which the condition holds."},
 	{"floor", "floor(x)", "The next integer downwards."},
@@ -90,6 +91,7 @@ func compileExpression(source string) (*expression, error) {
 // are free.
 var language = func() []expr.Option {
 	options := []expr.Option{
+		expr.Function("behind", behind, new(func(list, other any) float64)),
 		expr.Function("harm", harm, new(func(alone, competing any) float64)),
 		expr.Function("max", aggregate(largest), new(func(values ...any) any)),
 		expr.Function("mean", aggregate(mean), new(func(values ...any) any)),

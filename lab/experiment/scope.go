@@ -9,8 +9,11 @@ import (
 	"strings"
 )
 
-// measured gives the value of a metric at one point.
-type measured func(variant, subject, metric string) float64
+// measured gives the value of a metric at one point: a number or, for the goodput in every second, a list of them.
+type measured func(variant, subject, metric string) any
+
+// everySecond is the name that the goodput of an application in every second of the timeline has in expressions.
+const everySecond = "second_mbps"
 
 // differs stands for a parameter that is not the same in all variants an expression is about: any one of its values could be the
 // wrong one.
@@ -100,6 +103,9 @@ func (p point) metricScope(value measured) map[string]any {
 			values := map[string]any{}
 			for _, m := range list {
 				values[m.Name] = value(cell.Variant, subject, m.Name)
+			}
+			if app := cell.Spec.Apps[subject]; app != nil && app.hasGoodput() {
+				values[everySecond] = value(cell.Variant, subject, everySecond)
 			}
 			inner[subject] = values
 		}

@@ -27,7 +27,7 @@ func Jain(fromS float64, series ...result.Series) Shares {
 	seconds := 0
 	means := make([][]float64, len(series))
 	for i, one := range series {
-		means[i] = perSecond(one)
+		means[i] = one.PerSecond()
 		seconds = max(seconds, len(means[i]))
 	}
 	sum, double := 0.0, 0.0
@@ -50,28 +50,6 @@ func Jain(fromS float64, series ...result.Series) Shares {
 	n := float64(len(s.Index.Values))
 	s.Mean, s.DoublePercent = sum/n, 100*double/n
 	return s
-}
-
-// perSecond is the mean of a series in every second of the timeline, NaN where it has no value. The value of an interval
-// belongs to the second in which the interval ends, its end included.
-func perSecond(s result.Series) []float64 {
-	var sums, counts []float64
-	for i, v := range s.Values {
-		at := s.StartS + float64(i)*s.StepS
-		if s.TimesS != nil {
-			at = s.TimesS[i]
-		}
-		second := max(0, int(math.Ceil(at-1e-9))-1) // the steps are not exact in binary
-		if grow := second + 1 - len(sums); grow > 0 {
-			sums, counts = append(sums, make([]float64, grow)...), append(counts, make([]float64, grow)...)
-		}
-		sums[second] += v
-		counts[second]++
-	}
-	for i := range sums {
-		sums[i] /= counts[i]
-	}
-	return sums
 }
 
 // jainOf is the index of one second, or false if a series has no value or all are zero.
