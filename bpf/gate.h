@@ -141,8 +141,8 @@ static __noinline int fair_wait(struct sock *sk, struct plait_sock *s, struct pl
 	fair_round(s, f, rs);
 	if (!fair_worth(tp, n))
 		n->closed = 1;
-	if (!fair_worth(tp, n) || ca_state(sk) > TCP_CA_Disorder)
-		return 0;
+	if (!fair_worth(tp, n) || n->at_us < f->closed_us || ca_state(sk) > TCP_CA_Disorder)
+		return 0; /* a lead of before they were closed out may be that of copies that have ended */
 	if (!n->closed || s->algorithm == PLAIT_BURST)
 		return fair_enter(sk, s, n, min(n->lead_us, (__u32)FAIR_LEAD_MAX_US));
 	if (n->lead_us <= FAIR_LEAD_MAX_US && fair_quiet(s, f) && (algorithm_opens(tp, s) || (!sets_rate(s->algorithm) && f->had_most && tp->snd_cwnd < f->before_loss)))
