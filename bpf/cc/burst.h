@@ -60,9 +60,9 @@ _Static_assert(sizeof(struct burst) <= PLAIT_PRIVATE_WORDS * 8, "private state")
 
 static __always_inline bool burst_queue_stands(const struct plait_sock *s)
 {
-	__u32 floor_us = min_rtt_us(s);
+	__u32 floor_us = min_rtt_us(s), own_us = floor_us + s->lead_us; /* with copies of ACKs, whose link adds its own noise */
 
-	return s->last_rtt_us > floor_us + max(floor_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US);
+	return s->last_rtt_us > floor_us + max(own_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US);
 }
 
 /* The rate at which the burst has arrived so far. */
