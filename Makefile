@@ -35,9 +35,9 @@ test: build ## Run all tests: pure ones, then with namespaces and virtual machin
 	$(GO) test ./...
 	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
-reproduce: build ## Run every experiment and write one report; interrupted, go on
+reproduce: build ## Run every experiment and write one report; interrupted, go on; TRACES=directory of recordings
 	@scripts/bootstrap lab
-	./plait lab reproduce --resume
+	./plait lab reproduce --resume $(if $(TRACES),--traces "$(TRACES)")
 
 bench: build ## Run the benchmarks
 	@scripts/bootstrap lab test bench
