@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,39 @@ func TestRoles(t *testing.T) {
 	const quicker = "exit c is quicker to 2001:db8:c::2 now (20.0 ms; a 40.0 ms): it carries what is for latency"
 	if said := x.journal.decisions.entries; len(said) != 1 || said[0].Text != quicker {
 		t.Errorf("said %v, want %q", said, quicker)
+	}
+}
+
+// Of exits that share a bottleneck one is left: the best path's, if it is one of them, also one that is none of the configuration.
+func TestDropShared(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 5})
+	left := func(main string, exits ...string) string {
+		carry := map[string]bool{}
+		for _, e := range exits {
+			carry[e] = true
+		}
+		x.dropShared(chooser, main, carry)
+		return fmt.Sprintf("%q", slices.Sorted(maps.Keys(carry)))
+	}
+	for _, c := range []struct {
+		main, exits, want string
+		do                func()
+	}{
+		{"a", "a b c", `["a" "b" "c"]`, nil},
+		{"", " a b", `["" "a" "b"]`, nil},
+		{"a", "a b c", `["a" "c"]`, func() { x.shareBottleneck("b", "a") }},
+		{"b", "a b c", `["b" "c"]`, nil},
+		{"", " a b", `["" "a"]`, nil},
+		{"c", "b c", `["b" "c"]`, nil},
+		{"a", "a c", `["a"]`, func() { x.trials[chooser] = "c" }},
+		{"c", "c", `["c"]`, nil},
+	} {
+		if c.do != nil {
+			c.do()
+		}
+		if got := left(c.main, strings.Split(c.exits, " ")...); got != c.want {
+			t.Errorf("best path by %q: of %q %s carry, want %s", c.main, c.exits, got, c.want)
+		}
 	}
 }
 

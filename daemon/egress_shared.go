@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,13 +30,23 @@ func (x *exits) doubled(exit string, client netip.Addr) string {
 	return ""
 }
 
-// dropShared leaves one of the exits that share a bottleneck, and says whether it left out any. The caller has x.mu.
-func (x *exits) dropShared(client netip.Addr, carry map[string]bool) (dropped bool) {
-	for exit := range carry {
-		with := x.shares.Shared(exit, client)
-		if carry[with] || x.trials[client] == exit && len(carry) > 1 {
+// dropShared leaves one of the exits that share a bottleneck, and says whether it left out any. The best path's stays in any case, main, which is empty if its exit is none of
+// the configuration. The caller has x.mu.
+func (x *exits) dropShared(client netip.Addr, main string, carry map[string]bool) (dropped bool) {
+	drop := func(exit string) {
+		if exit != "" && exit != main && carry[exit] && len(carry) > 1 {
 			delete(carry, exit)
 			dropped = true
+		}
+	}
+	drop(x.trials[client])
+	for _, exit := range slices.Sorted(maps.Keys(carry)) { // in an order: of two that share with each other one is left
+		switch with := x.shares.Shared(exit, client); {
+		case with == "" || !carry[with] || !carry[exit]:
+		case exit == main: // it was not when that was found
+			drop(with)
+		default:
+			drop(exit)
 		}
 	}
 	return dropped

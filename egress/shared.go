@@ -58,7 +58,7 @@ func (s Shares) Clients() map[string]int {
 func (s Shares) Look(loads []WayLoad, now time.Time) (tried []Pair, over []netip.Addr) {
 	best := map[netip.Addr]WayLoad{}
 	for _, l := range loads {
-		if l.Best && l.Bytes >= busy {
+		if l.Best && l.Exit != "" && l.Bytes >= busy { // one that is none of the configuration's cannot be watched
 			best[l.Client] = l
 		}
 	}
@@ -69,7 +69,7 @@ func (s Shares) Look(loads []WayLoad, now time.Time) (tried []Pair, over []netip
 		}
 		k := wayTo{l.Exit, l.Client}
 		one := s[k]
-		if one == nil || !one.shared && one.with != b.Exit {
+		if one == nil || !one.shared && !one.trying && one.with != b.Exit {
 			s[k] = &share{with: b.Exit, looked: now}
 			continue
 		}
@@ -91,7 +91,7 @@ func (s Shares) Look(loads []WayLoad, now time.Time) (tried []Pair, over []netip
 
 // Unlike takes in that a trial went no further than to look at round-trip times.
 func (s Shares) Unlike(of Pair, now time.Time) {
-	one := s[wayTo{of.Exit, of.Client}]
+	one := s[wayTo{of.Exit, of.Client}] // Look keeps it while it is tried
 	one.trying, one.until = false, now.Add(unlikeFor)
 }
 

@@ -35,6 +35,14 @@ func TestShares(t *testing.T) {
 	if s.Shared("b", client) != "" || len(s) != 0 {
 		t.Errorf("after %v: %v", sharedFor, s)
 	}
+	look(time.Second, []WayLoad{{Client: client, Best: true, Bytes: 1e6}, both[1]}, 0, 0)
+	look(time.Second, []WayLoad{{Client: client, Best: true, Bytes: 1e6}, both[1]}, 0, 0)
+	look(time.Second, both, 0, 0)
+	look(time.Second, both, 1, 0)
+	look(time.Second, []WayLoad{{Exit: "c", Client: client, Best: true, Bytes: 1e6}, both[1]}, 0, 0) // the best path moves while it goes on,
+	look(time.Second, nil, 0, 0)                                                                     // and the transfer ends
+	s.Found(pair, false, at)
+	look(apartFor, nil, 0, 0)
 	look(time.Second, []WayLoad{both[0], {Exit: "b", Client: client, Bytes: busy - 1}}, 0, 0)
 	if len(s) != 0 {
 		t.Errorf("of an exit that brings little: %v", s)
