@@ -22,11 +22,12 @@ const (
 	NoNextHop             // a route of the default table needs one
 	NoSID                 // a route of an exit needs one
 	OutsideLocator        // the SID is in none of the exit's locators
+	OthersSID             // the SID is one that another exit is known by
 	TooManySIDs           // the exit's routes have as many SIDs as they may
 )
 
 func (r Reason) String() string {
-	return [...]string{"accepted", "the prefix is no unicast destination", "no next hop", "no SID", "the SID is outside the exit's locators", fmt.Sprintf("the exit has %d SIDs already", mostSIDs)}[r]
+	return [...]string{"accepted", "the prefix is no unicast destination", "no next hop", "no SID", "the SID is outside the exit's locators", "another exit is known by the SID", fmt.Sprintf("the exit has %d SIDs already", mostSIDs)}[r]
 }
 
 // Refusal counts the routes of an exit that reflectors tell of now and that are not used.
@@ -99,12 +100,16 @@ func (p *Plan) admit(k Key, r *Route) attributes {
 			a.exits |= 1 << i
 		}
 	}
-	if i, known := p.bySID[r.SID]; known {
-		a.exits |= 1 << i
+	owner, owned := p.bySID[r.SID]
+	if owned {
+		a.exits |= 1 << owner
 	}
 	for set := a.exits; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
 		why := p.exits[i].refuses(k.Prefix, r.SID)
+		if why == accepted && owned && i != owner {
+			why = OthersSID
+		}
 		if why == accepted && !p.sids.room(i, r.SID) {
 			why = TooManySIDs
 		}

@@ -53,8 +53,13 @@ func (o *oracle) withdrawals(reflector netip.Addr) (out []Update) {
 }
 
 // announces says whether a route makes a destination reachable through an exit.
-func (e *Exit) announces(k Key, r Route) bool {
-	return k.Distinguisher != "" && e.marks(r) && e.has(r.SID) && !k.Prefix.Addr().IsMulticast()
+func (o *oracle) announces(e *Exit, k Key, r Route) bool {
+	return k.Distinguisher != "" && e.marks(r) && e.has(r.SID) && !o.others(e, r.SID) && !k.Prefix.Addr().IsMulticast()
+}
+
+// others says whether another exit is known by a SID.
+func (o *oracle) others(e *Exit, sid netip.Addr) bool {
+	return slices.ContainsFunc(o.exits, func(x Exit) bool { return x.Name != e.Name && slices.Contains(x.SIDs, sid) })
 }
 
 // marks says whether a route is marked as the exit's.
@@ -118,7 +123,7 @@ func (o *oracle) of(prefix netip.Prefix) map[int]told {
 			continue
 		}
 		for i := range o.exits {
-			if o.exits[i].announces(k, r) {
+			if o.announces(&o.exits[i], k, r) {
 				sorted[i] = append(sorted[i], told{k, r, 0})
 			}
 		}
@@ -190,10 +195,13 @@ func (o *oracle) refused() map[string]int {
 	out := map[string]int{}
 	for k, r := range o.routes {
 		for _, e := range o.exits {
-			if k.Distinguisher == "" || !e.marks(r) || e.announces(k, r) {
+			if k.Distinguisher == "" || !e.marks(r) || o.announces(&e, k, r) {
 				continue
 			}
 			why := OutsideLocator
+			if e.has(r.SID) {
+				why = OthersSID
+			}
 			if !r.SID.IsValid() {
 				why = NoSID
 			}

@@ -125,14 +125,16 @@ func (s *Service) Drop(some map[Ends]bool) {
 	}
 }
 
-func (s *Service) takeChanges() (prefixes []netip.Prefix) {
+// takeChanges returns the prefixes that changed, none if all did. The signal may come once more than there was a change.
+func (s *Service) takeChanges() (prefixes []netip.Prefix, are bool) {
 	s.changes.Lock()
 	defer s.changes.Unlock()
+	are = s.changes.all || len(s.changes.prefixes) > 0
 	if !s.changes.all {
 		prefixes = s.changes.prefixes
 	}
 	s.changes.prefixes, s.changes.all = nil, false
-	return prefixes
+	return prefixes, are
 }
 
 // ServiceStatus is how things stand.
@@ -297,7 +299,10 @@ func (s *Service) run(ctx context.Context) error {
 }
 
 func (s *Service) look() {
-	prefixes := s.takeChanges()
+	prefixes, are := s.takeChanges()
+	if !are {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.manager.Changed(prefixes...)
