@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,21 @@ type part struct {
 	size int64  // when it was opened
 }
 
+const (
+	partPrefix = ".plait-part-"
+	partDigits = 24
+)
+
 // partOf is what a file is called until it is complete: the same each time, so that the next copy finds it.
 func partOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return ".plait-part-" + hex.EncodeToString(sum[:12])
+	return partPrefix + hex.EncodeToString(sum[:])[:partDigits]
+}
+
+// isPart reports whether a part may have this name: copied as a file, it would take the place of the one that is written.
+func isPart(name string) bool {
+	digits, is := strings.CutPrefix(name, partPrefix)
+	return is && len(digits) == partDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // lockWait is how long a part may be somebody else's: the far side of an interrupted copy notices within this time.
@@ -34,16 +46,22 @@ const lockWait = 20 * time.Second
 func openPart(dir *folder, file string, flags int) (*part, error) {
 	name := partOf(file)
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		f, err := dir.open(name, unix.O_RDWR|flags)
+		f, isNew, err := openOrMake(dir, name, flags)
 		switch {
 		case errors.Is(err, fs.ErrPermission) && dir.root.Chmod(dir.path+name, 0o600) == nil && time.Since(start) < lockWait:
 			continue // killed between its mode and its name
+		case errors.Is(err, fs.ErrNotExist) && flags&unix.O_CREAT != 0 && time.Since(start) < lockWait:
+			continue // it was there a moment ago
 		case errors.Is(err, unix.ELOOP):
 			return nil, fmt.Errorf("%s is a link and no part of a file; remove it", name)
 		case err != nil:
 			return nil, err
 		}
 		p := &part{File: f, dir: dir, name: name}
+		if !isNew && !p.isOurs() {
+			f.Close()
+			return nil, fmt.Errorf("%s is there, of another user or with a second name, and who has it could change the file afterwards; remove it", name)
+		}
 		locked := call("lock", name, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
 		if locked == nil && p.isThere() {
 			dir.enter()
@@ -60,6 +78,28 @@ func openPart(dir *folder, file string, flags int) (*part, error) {
 			return nil, errors.New("another copy writes this file now; if it was interrupted, its end on that host (plait stripe serve) gives up within 4 minutes: wait for that, or end it")
 		}
 	}
+}
+
+// openOrMake opens a part, or makes it if flags have O_CREAT and it is not there. One that was made is this user's, whatever the file system says.
+func openOrMake(dir *folder, name string, flags int) (f *os.File, isNew bool, err error) {
+	if flags&unix.O_CREAT != 0 {
+		if f, err = dir.open(name, unix.O_RDWR|flags|unix.O_EXCL); err == nil || !errors.Is(err, fs.ErrExist) {
+			return f, true, err
+		}
+	}
+	f, err = dir.open(name, unix.O_RDWR|flags&^unix.O_CREAT)
+	return f, false, err
+}
+
+// isOurs reports whether a part that was there has one name and belongs to this user, or to the directory's, who may do there what he likes. In a directory that all may write
+// to, such as /tmp, somebody else could have put it there.
+func (p *part) isOurs() bool {
+	var file, dir unix.Stat_t
+	err := call("stat", p.name, func() error { return unix.Fstat(int(p.Fd()), &file) })
+	if err == nil {
+		err = call("stat", p.name, func() error { return unix.Fstat(p.dir.fd(), &dir) })
+	}
+	return err == nil && file.Nlink <= 1 && (int(file.Uid) == os.Geteuid() || file.Uid == dir.Uid)
 }
 
 // unlocked is why a part cannot be locked.
@@ -108,6 +148,9 @@ func (p *part) complete(e entry, name string) error {
 	err := written(p.File, e)
 	if err == nil {
 		err = p.dir.setTime(p.name, e.MTime)
+	}
+	if err == nil && !p.isThere() {
+		err = errors.New("its part was taken away while it was written; run the same command again")
 	}
 	if err == nil {
 		err = p.dir.rename(p.name, name)

@@ -183,3 +183,54 @@ func TestPartOfReadOnlyFile(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// What an interrupted copy has left in a source is no file of it: copied, it would take the place of the part that is written there, or of the rest of it.
+func TestPartsAreNotCopied(t *testing.T) {
+	src, dst := filepath.Join(t.TempDir(), "d"), t.TempDir()
+	whole := bytes.Repeat([]byte("RIGHT BYTES "), 100_000)
+	write(t, filepath.Join(src, "film"), string(whole))
+	write(t, filepath.Join(src, partOf("film")), string(whole[:70_000]))
+	write(t, filepath.Join(src, ".plait-part-of-mine"), "a file like others")
+	write(t, filepath.Join(dst, "d", partOf("film")), string(whole[:500_000]))
+	p, problems, err := push(t, Options{}, dst, src)
+	if got, _ := os.ReadFile(filepath.Join(dst, "d/film")); err != nil || !bytes.Equal(got, whole) {
+		t.Errorf("%d of %d bytes, %v", len(got), len(whole), err)
+	}
+	if n := p.Copied.Load(); n != 2 || len(problems) != 1 || !problems[0].Fine || !strings.HasSuffix(problems[0].Path, partOf("film")) {
+		t.Errorf("copied %d, told %+v; want 2, and the part", n, problems)
+	}
+	_, problems, err = push(t, Options{}, dst, filepath.Join(src, partOf("film"))) // asked for, it would be in the way all the same
+	if _, there := os.Stat(filepath.Join(dst, partOf("film"))); err != nil || there == nil || len(problems) != 1 {
+		t.Errorf("%v, told %+v, there: %v", err, problems, there)
+	}
+}
+
+// A part that another user, or another name, has is not gone on with: they could change the file when it has been verified.
+func TestForeignPart(t *testing.T) {
+	src, dst := filepath.Join(t.TempDir(), "script"), t.TempDir()
+	part, mine := filepath.Join(dst, partOf("script")), filepath.Join(dst, "mine")
+	write(t, src, strings.Repeat("#!/bin/sh\n", 30_000))
+	write(t, mine, "")
+	if err := os.Link(mine, part); err != nil {
+		t.Fatal(err)
+	}
+	_, problems, err := push(t, Options{}, dst, src)
+	if _, there := os.Stat(filepath.Join(dst, "script")); err != nil || there == nil || len(problems) != 1 || !strings.Contains(problems[0].Why, "remove it") {
+		t.Errorf("%v, told %+v, there: %v", err, problems, there)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Remove(mine), os.Chown(part, 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, _ = push(t, Options{}, dst, src); len(problems) != 1 {
+		t.Errorf("of another user: told %+v", problems)
+	}
+	if err := os.Chown(dst, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err = push(t, Options{}, dst, src); err != nil || len(problems) > 0 {
+		t.Errorf("of the directory's user: %v, told %+v", err, problems)
+	}
+}

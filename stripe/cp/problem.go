@@ -36,6 +36,7 @@ func (e *endedError) Error() string { return printable(e.path + ": " + e.why) }
 
 var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
+	errPart      = errors.New("is what an interrupted copy has left: not copied; run that copy again, or remove it")
 	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
 	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
 	errInTheWay  = errors.New("a device, pipe or socket is there, and stays; remove it, or copy to another name")

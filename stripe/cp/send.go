@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxOpen is how many entries may wait for the receiver's answer: enough for a round trip of 1 s at 1000 files a second.
@@ -233,7 +235,11 @@ func (se *sender) sendFile(o offered, w want) error {
 		return se.abandon(o, err)
 	}
 	defer f.Close()
-	from, err := skip(f, w)
+	began, err := stat(f)
+	from := int64(0)
+	if err == nil {
+		from, err = skip(f, w)
+	}
 	if err != nil {
 		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
 			return err
@@ -256,7 +262,8 @@ func (se *sender) sendFile(o offered, w want) error {
 	if b.err != nil && !errors.Is(b.err, io.EOF) && !errors.Is(b.err, io.ErrUnexpectedEOF) {
 		return se.abandon(o, b.err)
 	}
-	if info, err := f.Stat(); err != nil || b.err != nil || !o.is(info) {
+	ended, err := stat(f)
+	if info, bad := f.Stat(); err != nil || bad != nil || b.err != nil || !o.is(info) || rewritten(began, ended) {
 		return se.abandon(o, errChanged)
 	}
 	return se.s.send(msgDone, done{Sum: b.sum})
@@ -301,6 +308,17 @@ func (o offered) open() (*os.File, error) {
 // is reports whether a file still is as it was offered.
 func (o offered) is(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == o.Size && info.ModTime().UnixNano() == o.MTime
+}
+
+func stat(f *os.File) (s unix.Stat_t, err error) {
+	err = call("stat", f.Name(), func() error { return unix.Fstat(int(f.Fd()), &s) })
+	return s, err
+}
+
+// rewritten reports whether a file of the same size and time may have been written to: some programs give it its old time again, but none can set when the kernel
+// last saw it change. A file that lost its name, or got another one, changed in that only.
+func rewritten(before, after unix.Stat_t) bool {
+	return before.Nlink == after.Nlink && before.Ctim != after.Ctim
 }
 
 // skip goes to the first byte to send: after what the receiver has already if that is the same, or to the beginning.

@@ -250,6 +250,12 @@ func TestSourceChanges(t *testing.T) {
 		}, "run the same command again", false},
 		"shrinks":   {n / 2, func(file string) { must(os.Truncate(file, n/4)) }, "run the same command again", false},
 		"rewritten": {n / 2, func(file string) { must(os.WriteFile(file, is[:n], 0o644)) }, "run the same command again", false},
+		"rewritten, with its old time": {n / 2, func(file string) {
+			info, err := os.Stat(file)
+			must(err)
+			must(os.WriteFile(file, is[:n], 0o644))
+			must(os.Chtimes(file, info.ModTime(), info.ModTime()))
+		}, "run the same command again", false},
 		"replaced": {n / 2, func(file string) {
 			must(os.WriteFile(file+"+", is, 0o644))
 			must(os.Rename(file+"+", file))

@@ -22,8 +22,8 @@ func (se *sender) runCount() {
 		if err != nil {
 			continue // the walk tells
 		}
-		_ = filepath.WalkDir(top, func(_ string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() {
+		_ = filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && (file == top || !isPart(d.Name())) {
 				if info, err := d.Info(); err == nil {
 					t.Files++
 					t.Bytes += info.Size()
@@ -93,6 +93,12 @@ func (se *sender) walk(source int, top string, id *uint64, t *total) error {
 		if err != nil {
 			return se.tell(file, err)
 		}
+		if file != top && isPart(d.Name()) {
+			if err := se.tell(file, errPart); err != nil || !d.IsDir() {
+				return err
+			}
+			return fs.SkipDir
+		}
 		*id++
 		e, err := describe(file, d)
 		if file == top && errors.Is(err, errNotCopied) {
@@ -147,7 +153,7 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 
 // tell tells the user, and the other end, that something is not sent.
 func (se *sender) tell(file string, err error) error {
-	p := problem{Path: file, Why: advice(err, "read it"), Fine: errors.Is(err, errNotCopied)}
+	p := problem{Path: file, Why: advice(err, "read it"), Fine: errors.Is(err, errNotCopied) || errors.Is(err, errPart)}
 	se.progress.tell(Problem{p.Path, p.Why, p.Fine, false})
 	return se.s.send(msgProblem, p)
 }

@@ -115,8 +115,9 @@ func Serve(conn *stripe.Conn, command string) error {
 		return err
 	}
 	go func() {
-		_, _ = io.Copy(stdin, conn) // a command may close its input and go on
-		stdin.Close()
+		if _, err := io.Copy(stdin, conn); err == nil { // a command may close its input and go on
+			stdin.Close() // not of what was cut off: the command might take it for whole before it is killed
+		}
 	}()
 	ended := make(chan struct{})
 	go func() {

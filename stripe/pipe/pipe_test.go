@@ -114,3 +114,35 @@ func TestNearSideHasGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Input that is cut off does not end: a command that does something at its end would do it with half of it.
+func TestCutOff(t *testing.T) {
+	a, b := stripe.NewKey(), stripe.NewKey()
+	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}}, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Abort()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := far.SetReadDeadline(time.Unix(1, 0)); err != nil { // reading fails some time before the connection is known to be lost
+		t.Fatal(err)
+	}
+	final, served := filepath.Join(t.TempDir(), "final"), make(chan error)
+	go func() { served <- Serve(far.(*stripe.Conn), "cat; : > '"+final+"'") }()
+	time.Sleep(200 * time.Millisecond)
+	far.(*stripe.Conn).Abort()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(final); err == nil {
+		t.Error("the command took its input for whole")
+	}
+}
