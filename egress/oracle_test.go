@@ -165,7 +165,7 @@ func (o *oracle) make() {
 				others = append(others, told{Key{}, w.Route, i})
 			}
 			// Which exit a standby goes through shows in its SID: SIDs of exits differ in this test.
-			if hadStandby && !hasMain && o.exits[i].has(old.SID) {
+			if hadStandby && !hasMain && o.exits[i].has(old.SID) && !o.others(&o.exits[i], old.SID) {
 				stays = true
 				add(Entry{Prefix: prefix, SID: w.SID, Standby: true})
 			}
