@@ -92,53 +92,44 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// Nobody waits for what the far side says when the near side has gone, as in plait pipe server yes | head: it would come after the shell's prompt.
-func TestNearSideHasGone(t *testing.T) {
+// farEnd is that of a connection.
+func farEnd(t *testing.T) *stripe.Conn {
+	t.Helper()
 	a, b := stripe.NewKey(), stripe.NewKey()
 	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	near, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}}, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer near.Abort()
 	far, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer far.(*stripe.Conn).Abort()
-	if err := errors.Join(far.SetWriteDeadline(time.Unix(1, 0)), Serve(far.(*stripe.Conn), "true")); err != nil {
+	t.Cleanup(func() { near.Abort(); far.(*stripe.Conn).Abort(); l.Close() })
+	return far.(*stripe.Conn)
+}
+
+// Nobody waits for what the far side says when the near side has gone, as in plait pipe server yes | head: it would come after the shell's prompt.
+func TestNearSideHasGone(t *testing.T) {
+	far := farEnd(t)
+	if err := errors.Join(far.SetWriteDeadline(time.Unix(1, 0)), Serve(far, "true")); err != nil {
 		t.Error(err)
 	}
 }
 
 // Input that is cut off does not end: a command that does something at its end would do it with half of it.
 func TestCutOff(t *testing.T) {
-	a, b := stripe.NewKey(), stripe.NewKey()
-	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	near, err := stripe.Dial(t.Context(), &stripe.Config{Key: a, Peers: []stripe.PublicKey{b.Public()}}, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Abort()
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := farEnd(t)
 	if err := far.SetReadDeadline(time.Unix(1, 0)); err != nil { // reading fails some time before the connection is known to be lost
 		t.Fatal(err)
 	}
 	final, served := filepath.Join(t.TempDir(), "final"), make(chan error)
-	go func() { served <- Serve(far.(*stripe.Conn), "cat; : > '"+final+"'") }()
+	go func() { served <- Serve(far, "cat; : > '"+final+"'") }()
 	time.Sleep(200 * time.Millisecond)
-	far.(*stripe.Conn).Abort()
+	far.Abort()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
