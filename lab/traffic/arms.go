@@ -198,7 +198,7 @@ func arms(ctx context.Context, r *run) (*Outcome, error) {
 	})
 	sides.Go(func() {
 		var t timing
-		if err := r.receive(far, r.content(r.app.Bytes, &t)); err != nil {
+		if err := r.receive(far, r.arrival(r.app.Bytes, &t)); err != nil {
 			cancel(fmt.Errorf("receive: %w", err))
 		}
 	})

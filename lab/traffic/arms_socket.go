@@ -187,7 +187,7 @@ func addrOver(association uint32) []byte {
 // send sends a message of n bytes, when there is room.
 func (e *armsEnd) send(n int, to netip.AddrPort, over []byte) (err error) {
 	waited := e.raw.Write(func(fd uintptr) bool {
-		_, err = unix.SendmsgN(int(fd), zeros[:n], over, sockaddr(to.Addr(), to.Port()), unix.MSG_NOSIGNAL)
+		_, err = unix.SendmsgN(int(fd), contentAt(0, int64(n)), over, sockaddr(to.Addr(), to.Port()), unix.MSG_NOSIGNAL)
 		return err != unix.EAGAIN && err != unix.EINTR
 	})
 	return errors.Join(waited, os.NewSyscallError("sendmsg", err))

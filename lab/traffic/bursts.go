@@ -126,12 +126,15 @@ func (l *ledger) transfer(ctx context.Context, r *run) (time.Duration, error) {
 		return 0, err
 	}
 	defer p.close()
-	arrived := make(chan time.Duration, 1)
+	arrived, sent := make(chan time.Duration, 1), int64(0)
 	write := func(ctx context.Context) error {
-		return r.runBursts(ctx, l, func(n int64) error { return send(p.sender, n) }, arrived)
+		return r.runBursts(ctx, l, func(n int64) error {
+			sent += n
+			return send(p.sender, sent-n, n)
+		}, arrived)
 	}
 	read := func() error {
-		return r.receive(p.receiver, func(at time.Duration, n int) bool {
+		return r.receive(&checked{from: p.receiver}, func(at time.Duration, n int) bool {
 			complete, idle := l.receive(at, n)
 			if idle && !r.app.OpenLoop {
 				arrived <- at

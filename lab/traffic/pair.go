@@ -15,21 +15,6 @@ const readBytes = 64 << 10
 // writeBytes is how much goes into one write, and into one message of SCTP.
 const writeBytes = 64 << 10
 
-// zeros is the content everything sends.
-var zeros [writeBytes]byte
-
-// send writes n bytes of content.
-func send(w io.Writer, n int64) error {
-	for n > 0 {
-		k, err := w.Write(zeros[:min(n, writeBytes)])
-		if err != nil {
-			return err
-		}
-		n -= int64(k)
-	}
-	return nil
-}
-
 // receive reads to the end of the stream and reports each read, with the time at which it returned, to the meter and to
 // arrived, until arrived says that this was all. What is read after the application's stop does not count.
 func (r *run) receive(from io.Reader, arrived func(at time.Duration, n int) (done bool)) error {

@@ -50,7 +50,7 @@ func (d *delays) receive(at time.Duration, n int) {
 
 // runSource writes the chunks as they are produced, until the context is done. Where the socket has no room it falls
 // behind, and catches up as fast as the socket takes it.
-func (r *run) runSource(ctx context.Context, s source, write func(bytes int64) error) error {
+func (r *run) runSource(ctx context.Context, s source, write func(from, to int64) error) error {
 	alarm, err := newAlarm(ctx)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *run) runSource(ctx context.Context, s source, write func(bytes int64) e
 		if err := alarm.until(r.at(s.produced(k))); err != nil {
 			return err
 		}
-		if err := write(s.offset(k+1) - s.offset(k)); err != nil {
+		if err := write(s.offset(k), s.offset(k+1)); err != nil {
 			return err
 		}
 	}
@@ -76,10 +76,10 @@ func (d *delays) transfer(ctx context.Context, r *run) (time.Duration, error) {
 	d.source = newSource(r.since(), r.app.RateMbps)
 	r.meter.expect(d.source.begin)
 	produce := func(ctx context.Context) error {
-		return r.runSource(ctx, d.source, func(n int64) error { return send(p.sender, n) })
+		return r.runSource(ctx, d.source, func(from, to int64) error { return send(p.sender, from, to-from) })
 	}
 	consume := func() error {
-		return r.receive(p.receiver, func(at time.Duration, n int) bool { d.receive(at, n); return false })
+		return r.receive(&checked{from: p.receiver}, func(at time.Duration, n int) bool { d.receive(at, n); return false })
 	}
 	return p.connectTook, p.both(ctx, produce, consume)
 }
