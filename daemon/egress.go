@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -54,18 +55,22 @@ type exits struct {
 	census    *mptcp.Census
 	countedAt time.Time
 
-	mu      sync.Mutex // guards what follows
+	// What run's goroutine finds out of flows. Any may ask, and waits for some microseconds at the most, except for networks.
+	traffic   *egress.Traffic[bpf.FlowKey]
+	networks  *egress.Networks // those of the clients; not to be asked under mu
+	brownouts *egress.Brownouts
+	shares    *egress.Shares
+
+	// mu guards what follows. Who decides for a connection waits for it, so it is not held for as long as it takes to go through all clients or flows.
+	mu      sync.Mutex
 	plan    *egress.Plan
 	health  *egress.Health
-	traffic *egress.Traffic[bpf.FlowKey]
 	journal journal
 	byExit  map[string]map[bool]netip.Addr // address of an exit, by name and whether it is IPv4
 	// aside are the exits that are out of the main table for a prefix, and since when; asking are the prefixes for which that is about to be found out.
 	aside  map[putAside]time.Time
 	asking map[netip.Prefix]asked
 	asks   bool // ask runs
-	// networks are those of the clients.
-	networks egress.Networks
 	choice
 }
 
@@ -198,12 +203,11 @@ func (x *exits) look(now time.Time) time.Duration {
 	x.see()
 	flows := map[bpf.FlowKey]egress.FlowCount{}
 	rules, clients := map[uint32]uint32{}, map[uint32]netip.Addr{}
-	timerless := 0
+	timerless, at := 0, x.places()
 	err := x.flows.count(func(k bpf.FlowKey, e mptcp.Ends, s *bpf.FlowStats) {
 		client := e.Remote.Addr()
-		x.mu.Lock() // for one flow at a time: who judges failures must not wait for all
-		exit, best := x.exitOf(e.Local.Addr(), client), x.plan.MainExit(client)
-		x.mu.Unlock()
+		best := at(client).main
+		exit := cmp.Or(x.ownExit(e.Local.Addr()), best)
 		if s.Armed == bpf.FlowRefused {
 			timerless++
 		}
@@ -223,15 +227,42 @@ func (x *exits) look(now time.Time) time.Duration {
 		return 0
 	}
 	x.untimed(timerless, len(flows), now)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.traffic.Look(flows, now)
-	did, passed := x.traffic.Did()
-	x.networks.Look(maps.Values(did), x.plan.Network, passed)
+	x.learn(flows, at, now)
 	if x.mptcp != nil {
-		x.services.found(rules, clients)
+		fresh := x.services.news(rules, clients) // nobody else changes what is known
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.services.found(rules, fresh)
 	}
 	return time.Since(now)
+}
+
+// place is where a client is, as the plan has it.
+type place struct {
+	main    string // the exit of the best path
+	network netip.Prefix
+}
+
+// places says so, and remembers it: a client has several flows.
+func (x *exits) places() func(netip.Addr) place {
+	known := map[netip.Addr]place{}
+	return func(client netip.Addr) place {
+		if p, is := known[client]; is {
+			return p
+		}
+		x.mu.Lock() // for one client at a time: who decides for a connection must not wait for all
+		p := place{x.plan.MainExit(client), x.plan.Network(client)}
+		x.mu.Unlock()
+		known[client] = p
+		return p
+	}
+}
+
+// learn takes in what all flows have done.
+func (x *exits) learn(flows map[bpf.FlowKey]egress.FlowCount, at func(netip.Addr) place, now time.Time) {
+	x.traffic.Look(flows, now)
+	did, passed := x.traffic.Did()
+	x.networks.Look(maps.Values(did), func(client netip.Addr) netip.Prefix { return at(client).network }, passed)
 }
 
 // run watches over the lever until ctx ends.

@@ -125,11 +125,7 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 }
 
 // returns is the plan's part of comeBack. The caller has x.mu.
-func (x *exits) returns(now time.Time) (changes []egress.Change) {
-	if len(x.aside) == 0 {
-		return nil
-	}
-	ails := x.health.Ails()
+func (x *exits) returns(ails func(string, netip.Prefix) (ails, known bool), now time.Time) (changes []egress.Change) {
 	for a, since := range x.aside {
 		ails, known := ails(a.exit, a.prefix)
 		if ails || !known && now.Sub(since) < unproven {
@@ -148,5 +144,15 @@ func (x *exits) returns(now time.Time) (changes []egress.Change) {
 
 // comeBack puts the best path back where its exit is proven for a client, or where it has rested and no client is left to prove it.
 func (x *exits) comeBack(now time.Time) {
-	x.tell(x.change(func() []egress.Change { return x.returns(now) }))
+	var patients []egress.Patient
+	x.mu.Lock()
+	some := len(x.aside) > 0
+	if some {
+		patients = x.health.Patients()
+	}
+	x.mu.Unlock()
+	if some {
+		ails := egress.Ails(patients) // as it was a moment ago: what changes meanwhile waits for the next time
+		x.tell(x.change(func() []egress.Change { return x.returns(ails, now) }))
+	}
 }

@@ -2,11 +2,9 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -19,8 +17,6 @@ const (
 	stayFor = 3 * time.Second
 	// capFor is the least time between two changes of an exit that is at its cap: each moves all connections.
 	capFor = 30 * time.Second
-	// groupFor is how long a connection without transfers keeps its group.
-	groupFor = time.Hour
 	// relief is how far below its cap an exit must be to take more again.
 	relief = 0.9
 )
@@ -31,20 +27,16 @@ type choice struct {
 	terms     map[string]egress.Exit // cost and cap of each exit, by its name
 	mostMoved float64                // percent of what this host sends that may leave by other exits than the best path's
 	worth     *egress.Worth
-	full      map[string]bool // exits that carry as much as they may
-	brownouts egress.Brownouts
-	shares    egress.Shares
+	full      map[string]bool       // exits that carry as much as they may
 	trials    map[netip.Addr]string // that go on, by client: the exit left out now; empty: none is
 	moved     bool                  // so much leaves by other exits than the best path's that new connections begin without them
 	turned    map[string]time.Time  // when they became so, or were no longer
 	quickest  map[netip.Addr]quickExit
-	// groups are the connections that are compared, by token; forgot is when they were last looked through.
-	groups map[uint32]membership
-	forgot time.Time
+	groups    groups
 }
 
 func newChoice(c *Egress, worth *egress.Worth) choice {
-	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: map[uint32]membership{}, brownouts: egress.Brownouts{}, shares: egress.Shares{}, trials: map[netip.Addr]string{}, quickest: map[netip.Addr]quickExit{}}
+	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: groups{young: map[uint32]egress.Member{}}, trials: map[netip.Addr]string{}, quickest: map[netip.Addr]quickExit{}}
 	ch.services = services{numbers: map[uint64]uint32{}, byCgroup: map[uint32]uint32{}}
 	ch.become(c)
 	return ch
@@ -64,26 +56,11 @@ func (ch *choice) become(c *Egress) {
 	ch.moved = ch.moved || c.MovedPercent == 0
 }
 
-// membership says which of the two groups a connection is in, and when that was last of use. It is small, for at 1,000 new connections a second there are 3.6 million.
-type membership struct {
-	egress.Member
-	atS uint32 // Unix time
-}
-
-// as says which group it is in now. What a connection brought to the other one is not forgotten: it is still one.
-func (m membership) as(heldOut bool, now time.Time) membership {
-	m.HeldOut, m.atS = heldOut, uint32(now.Unix())
-	return m
-}
-
 // quickExit is the exit a client has under the strategy latency.
 type quickExit struct {
 	exit string
 	at   time.Time
 }
-
-// heldOut says whether a connection is left on the best path alone, to compare with. Tokens are hashes of random keys (RFC 8684 section 3.2).
-func heldOut(token uint32, percent float64) bool { return float64(token%10_000) < 100*percent }
 
 // spared says why an exit is not to carry data for a client while another can; empty: nothing is against it. The caller has x.mu.
 func (x *exits) spared(exit string, client netip.Addr) string {
@@ -138,19 +115,6 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 	return carry, why
 }
 
-// group decides whether a connection is compared, and on which side. The caller has x.mu.
-func (x *exits) group(p mptcp.Peer, out, alone bool, now time.Time) {
-	before := x.groups[p.Token]
-	switch {
-	case out && alone:
-		x.groups[p.Token] = before.as(true, now)
-	case out || alone || x.moved || len(x.full) > 0: // what it gets is neither the strategy nor the best path by lot
-		delete(x.groups, p.Token)
-	default:
-		x.groups[p.Token] = before.as(false, now)
-	}
-}
-
 // reachable is what the plan says to the path manager, less what does not bring packets to the client, and in the roles the service wants.
 func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 	x.mu.Lock()
@@ -167,7 +131,7 @@ func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 	}
 	fit, out := x.health.Fit(main, p.Client), heldOut(p.Token, service.HoldoutPercent)
 	alone := fit && !p.Offered && (x.moved || out)
-	if x.group(p, out, alone, now); alone {
+	if x.group(p, out, alone); alone {
 		return nil
 	}
 	carry, _ := x.carriers(p.Client, ways, main, service.Strategy)
@@ -183,44 +147,6 @@ func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 		}
 	}
 	return append(all, mptcp.ExitAddress{Addr: own, Avoid: !fit, Backup: fit && !carry[main]})
-}
-
-// transfer takes in how long an MPTCP connection took for something, if it belongs to one of the groups that are compared.
-func (x *exits) transfer(t flowTransfer) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	client, now := t.ends.Remote.Addr(), time.Now()
-	group, is := x.groups[t.token]
-	ways := x.plan.Reachable(client)
-	if !is || len(ways) < 2 { // there is nothing to choose
-		return
-	}
-	service := x.services.of(mptcp.Peer{Token: t.token, Client: client, Own: t.ends.Local})
-	x.worth.Transfer(t.token, &group.Member, ways[0].Prefix, service.Strategy, t.bytes, t.us, now)
-	x.groups[t.token] = group.as(group.HeldOut, now)
-}
-
-// forget drops connections of which nothing was heard for long. The caller has x.mu.
-func (x *exits) forget(now time.Time) {
-	if now.Sub(x.forgot) < groupFor/10 {
-		return
-	}
-	x.forgot = now
-	maps.DeleteFunc(x.groups, func(_ uint32, m membership) bool { return now.Unix()-int64(m.atS) > int64(groupFor.Seconds()) })
-}
-
-// runTransfers takes in transfers until the kernel half is closed.
-func (x *exits) runTransfers() error {
-	for {
-		t, err := x.flows.transferred()
-		if errors.Is(err, os.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		x.transfer(t)
-	}
 }
 
 // fill finds exits that carry as much as they may, or no longer do. The caller has x.mu.
@@ -302,9 +228,11 @@ var (
 	needed = map[bool]string{true: ": data waits for the others"}
 )
 
-// spare finds the clients for whom exits lose too much, or no longer do. The caller has x.mu.
+// spare finds the clients for whom exits lose too much, or no longer do.
 func (x *exits) spare(now time.Time) (clients []netip.Addr) {
 	spared, over := x.brownouts.Look(x.traffic.Loads(), now)
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, w := range spared {
 		clients = append(clients, w.Client)
 		x.say(fmt.Sprintf("exit %s loses too many packets to %v and %s (of %.0f segments %.0f again in the last look): it stands by for this client", w.Exit, w.Client, little[w.Waits], w.Sent, w.Resent))
@@ -325,10 +253,10 @@ func (x *exits) reconsider(ctx context.Context, now time.Time) {
 		prefixes = append(prefixes, d.Prefix)
 		x.say(inWords(d))
 	}
-	x.forget(now)
-	clients := slices.Concat(x.services.newcomers(), x.spare(now), x.share(ctx, now))
+	x.groups.forget(now)
+	clients := x.services.newcomers()
 	x.mu.Unlock()
-	clients = append(clients, x.requicken(now)...)
+	clients = slices.Concat(clients, x.spare(now), x.share(ctx, now), x.requicken(now))
 	if all {
 		x.mptcp.Changed()
 	} else if len(prefixes) > 0 {

@@ -22,7 +22,7 @@ var chooser = netip.MustParseAddr("2001:db8:c::2")
 func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
-	x := &exits{log: io.Discard, journal: newJournal(), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{log: io.Discard, journal: newJournal(), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), byExit: map[string]map[bool]netip.Addr{}}
 	x.aside = map[putAside]time.Time{}
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {
@@ -78,8 +78,8 @@ func (x *exits) measuredRTT(second int, a, b, c uint32) {
 func (x *exits) shareBottleneck(exit, with string) {
 	loads := []egress.WayLoad{{Exit: with, Best: true, Client: chooser, Bytes: 1e6}, {Exit: exit, Client: chooser, Bytes: 1e6}}
 	now := time.Now()
-	x.shares.Look(loads, now)
-	tried, _ := x.shares.Look(loads, now)
+	x.shares.Look(loads, now, 1)
+	tried, _ := x.shares.Look(loads, now, 1)
 	x.shares.Found(tried[0], true, now)
 }
 
@@ -101,7 +101,7 @@ func TestRoles(t *testing.T) {
 		{"a trial leaves out one", func() { x.trials[chooser] = "b" }, managed, 80, "10+ a+= b- c+"},
 		{"it found a bottleneck that a and b share", func() { delete(x.trials, chooser); x.shareBottleneck("b", "a") }, managed, 80, "10+ a+= b- c+"},
 		{"a stream keeps both", func() { x.services.found(map[uint32]uint32{managed: 1}, nil) }, managed, 80, "10+ a+= b+ c+"},
-		{"they share none", func() { x.services.found(map[uint32]uint32{managed: 0}, nil); clear(x.shares) }, managed, 80, "10+ a+= b+ c+"},
+		{"they share none", func() { x.services.found(map[uint32]uint32{managed: 0}, nil); x.shares = egress.NewShares() }, managed, 80, "10+ a+= b+ c+"},
 		{"a held-out connection", nil, heldOut, 80, ""},
 		{"the cheapest, by port", nil, managed, 443, "10- a-= b- c+"},
 		{"its cgroup's", func() { x.services.found(map[uint32]uint32{managed: 1}, nil) }, managed, 80, "10+ a+= b+ c+"},
@@ -300,6 +300,26 @@ func TestMemory(t *testing.T) {
 	}
 	if k := x.remember(); k != nil {
 		t.Errorf("remembered %+v of nonsense", k)
+	}
+}
+
+// A connection keeps its group while it is used, and for a while after that.
+func TestGroupsForget(t *testing.T) {
+	g, now := groups{young: map[uint32]egress.Member{}, began: time.Unix(1e9, 0)}, time.Unix(1e9, 0)
+	for i, want := range []bool{true, true, true, true, false} {
+		if g.put(1, egress.Member{}, true); i == 0 {
+			g.put(2, egress.Member{}, false)
+		}
+		g.forget(now.Add(time.Duration(i) * groupFor * 3 / 5))
+		if _, is := g.of(2); is != want {
+			t.Errorf("after %d steps the connection nobody uses is known: %v", i, is)
+		}
+		if m, is := g.of(1); !is || !m.HeldOut {
+			t.Errorf("after %d steps: %v, %+v of the connection in use", i, is, m)
+		}
+	}
+	if g.leave(1); len(g.young) > 0 {
+		t.Errorf("%v are known after the end", g.young)
 	}
 }
 

@@ -95,9 +95,11 @@ type KnownStatus struct {
 // known lists what was measured of prefixes.
 func (x *exits) known() []KnownStatus {
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	known := x.worth.Known()
+	x.mu.Unlock()
+	slices.SortFunc(known, egress.ByPrefix)
 	out := []KnownStatus{}
-	for _, k := range x.worth.Known() {
+	for _, k := range known {
 		one := KnownStatus{Prefix: k.Prefix, Strategy: k.Strategy, ManagedMbps: k.Managed.MbitPerSecond(), HeldOutMbps: k.HeldOut.MbitPerSecond(),
 			Managed: k.Managed.Samples, HeldOut: k.HeldOut.Samples, OneUntil: k.OneUntil}
 		one.Ratio, one.Low, one.High = k.Ratio()

@@ -22,12 +22,20 @@ const (
 	young     = 2 * time.Second
 )
 
-// exitOf is the exit that packets from an address of this host to the client leave through; empty if it is none that is configured. The caller has x.mu.
-func (x *exits) exitOf(local, client netip.Addr) string {
+// ownExit is the exit that an address of this host belongs to; empty: none.
+func (x *exits) ownExit(local netip.Addr) string {
 	for name, addresses := range x.byExit {
 		if addresses[local.Is4()] == local {
 			return name
 		}
+	}
+	return ""
+}
+
+// exitOf is the exit that packets from an address of this host to the client leave through; empty if it is none that is configured. The caller has x.mu.
+func (x *exits) exitOf(local, client netip.Addr) string {
+	if exit := x.ownExit(local); exit != "" {
+		return exit
 	}
 	return x.plan.MainExit(client)
 }
@@ -222,26 +230,40 @@ func (x *exits) runFlows() error {
 	}
 }
 
+// offered says what a client is offered again after a hold-down. The caller has x.mu.
+func (x *exits) offered(client netip.Addr) {
+	var not []string
+	for _, e := range x.config.Exits {
+		if !x.health.Fit(e.Name, client) {
+			not = append(not, e.Name)
+		}
+	}
+	if len(not) > 0 {
+		x.say("nothing came through for " + client.String() + ": still not used: " + strings.Join(not, " "))
+	} else {
+		x.say("all exits are offered again to " + client.String())
+	}
+}
+
 // recover offers exits again whose hold-down is over, and takes them back where no client came.
 func (x *exits) recover(now time.Time) {
 	x.mu.Lock()
-	ailing := x.health.Clients()
+	due := x.health.Due(now)
 	x.mu.Unlock()
 	present := map[netip.Addr]bool{}
-	for _, c := range ailing {
+	for _, c := range due {
 		present[c] = x.mptcp.Present(c)
 	}
 	x.mu.Lock()
 	clients := x.health.Tick(now, func(c netip.Addr) bool { return present[c] })
-	held := x.health.Held()
-	for _, c := range clients {
-		if exits := held[c]; len(exits) > 0 {
-			x.say("nothing came through for " + c.String() + ": still not used: " + strings.Join(exits, " "))
-		} else {
-			x.say("all exits are offered again to " + c.String())
-		}
-	}
 	x.mu.Unlock()
+	for some := range slices.Chunk(clients, crowd) {
+		x.mu.Lock() // not for all at once
+		for _, c := range some {
+			x.offered(c)
+		}
+		x.mu.Unlock()
+	}
 	x.mptcp.Act(clients...)
 	x.comeBack(now)
 }

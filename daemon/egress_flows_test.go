@@ -166,7 +166,7 @@ func emptyPlan(t *testing.T) *egress.Plan {
 
 // What plait top is told: by exit, by network, by flow, the busiest first.
 func TestEgressTraffic(t *testing.T) {
-	x := &exits{config: Egress{Exits: []egress.Exit{{Name: "a"}, {Name: "b"}}}, traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}}
+	x := &exits{config: Egress{Exits: []egress.Exit{{Name: "a"}, {Name: "b"}}}, traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks()}
 	at, client := time.Unix(0, 0), netip.MustParseAddr("2001:db8:c::7")
 	key := func(port uint16) bpf.FlowKey {
 		return bpf.FlowKey{Local: netip.MustParseAddr("192.0.2.1").As16(), LocalPort: 443, Remote: client.As16(), RemotePort: port}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ func (x *exits) keep() {
 	x.mu.Lock()
 	known := x.worth.Known()
 	x.mu.Unlock()
+	slices.SortFunc(known, egress.ByPrefix)
 	if len(known) == 0 {
 		return
 	}

@@ -32,13 +32,9 @@ func (c exitsCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c exitsCollector) Collect(out chan<- prometheus.Metric) {
+	traffic, networks := c.traffic.Exits(), c.networks.Busiest(publishedNetworks)
 	c.mu.Lock()
-	traffic, networks, failed := c.traffic.Exits(), c.networks.Busiest(publishedNetworks), map[string]int{}
-	for _, exits := range c.health.Held() {
-		for _, name := range exits {
-			failed[name]++
-		}
-	}
+	failed := c.health.Held()
 	c.mu.Unlock()
 	for _, e := range c.config.Exits {
 		t := traffic[e.Name]

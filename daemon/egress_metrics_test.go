@@ -14,7 +14,7 @@ import (
 )
 
 func TestExitMetrics(t *testing.T) {
-	x := &exits{config: Egress{Exits: []egress.Exit{{Name: "a"}, {Name: "b"}}}, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}}
+	x := &exits{config: Egress{Exits: []egress.Exit{{Name: "a"}, {Name: "b"}}}, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks()}
 	at := time.Unix(0, 0)
 	x.traffic.Look(map[bpf.FlowKey]egress.FlowCount{}, at)
 	x.traffic.Look(map[bpf.FlowKey]egress.FlowCount{{LocalPort: 1}: {Exit: "a", AckedBytes: 1000, SentSegments: 10, Resent: 1, SRTTUs: 20_000}}, at.Add(time.Second))
@@ -45,7 +45,7 @@ plait_exit_segments_total{exit="b",kind="resent"} 0
 
 // Of networks the busiest are published, whatever there are, and those outside of all prefixes are not.
 func TestNetworkMetrics(t *testing.T) {
-	x := &exits{health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.Networks{}}
+	x := &exits{health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks()}
 	var did []egress.FlowCount
 	for i := range 100 {
 		client := netip.AddrFrom4([4]byte{198, 51, byte(i), 7})
@@ -63,7 +63,7 @@ func TestNetworkMetrics(t *testing.T) {
 			t.Errorf("%s: %d series, want %d", name, n, publishedNetworks-1)
 		}
 	}
-	x.networks = egress.Networks{}
+	x.networks = egress.NewNetworks()
 	x.networks.Look(slices.Values(did[:1]), func(netip.Addr) netip.Prefix { return netip.MustParsePrefix("198.51.0.0/24") }, time.Second)
 	want := `
 # HELP plait_network_goodput_bps Bits a second that clients have acknowledged, of the last half minute; of the 20 busiest networks and exits alone.

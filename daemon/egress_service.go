@@ -80,14 +80,19 @@ func (s *services) ofClient(client netip.Addr) []ServiceRule {
 	return out
 }
 
-// found replaces what is known of connections' cgroups, by what their flows say.
-func (s *services) found(byCgroup map[uint32]uint32, clients map[uint32]netip.Addr) {
+// news are the clients of connections whose flows say another cgroup than is known.
+func (s *services) news(byCgroup map[uint32]uint32, clients map[uint32]netip.Addr) (fresh []netip.Addr) {
 	for token, cgroup := range byCgroup {
 		if s.byCgroup[token] != cgroup {
-			s.fresh = append(s.fresh, clients[token])
+			fresh = append(fresh, clients[token])
 		}
 	}
-	s.byCgroup = byCgroup
+	return fresh
+}
+
+// found replaces what is known of connections' cgroups; fresh are the news.
+func (s *services) found(byCgroup map[uint32]uint32, fresh []netip.Addr) {
+	s.byCgroup, s.fresh = byCgroup, append(s.fresh, fresh...)
 }
 
 // newcomers are the clients of connections whose service has become known since the last call.

@@ -52,14 +52,19 @@ func (x *exits) dropShared(client netip.Addr, main string, carry map[string]bool
 	return dropped
 }
 
-// share finds the clients for whom exits no longer count as one, and begins trials. The caller has x.mu.
+// share finds the clients for whom exits no longer count as one, and begins trials.
 func (x *exits) share(ctx context.Context, now time.Time) (clients []netip.Addr) {
-	tried, over := x.shares.Look(x.traffic.Loads(), now)
+	x.mu.Lock()
+	room := trialsAtOnce - len(x.trials) // nobody else takes of it
+	x.mu.Unlock()
+	tried, over := x.shares.Look(x.traffic.Loads(), now, room)
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, client := range over {
 		x.say(fmt.Sprintf("all exits carry for %v again, to see whether they still share a bottleneck", client))
 	}
 	for _, p := range tried {
-		if _, going := x.trials[p.Client]; going || len(x.trials) == trialsAtOnce {
+		if _, going := x.trials[p.Client]; going {
 			x.shares.Unlike(p, now)
 			continue
 		}

@@ -41,7 +41,7 @@ type exitsState struct {
 	moved    bool
 }
 
-// state is what metrics tell. It is asked for every few seconds, so it counts no routes: a full table holds up who judges failures for a quarter of a second.
+// state is what metrics tell.
 func (x *exits) state() exitsState {
 	s := exitsState{settled: x.settled.Load(), census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, aside: map[netip.Prefix]bool{}}
 	var refused []RefusedStatus
@@ -50,6 +50,7 @@ func (x *exits) state() exitsState {
 		n := x.mptcp.Status().Connections
 		s.managed = &n
 	}
+	s.browned, s.shared = x.brownouts.Clients(), x.shares.Clients()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, r := range append(refused, x.refusals()...) {
@@ -62,7 +63,7 @@ func (x *exits) state() exitsState {
 	for a := range x.aside {
 		s.aside[a.prefix] = true
 	}
-	s.browned, s.shared, s.moved = x.brownouts.Clients(), x.shares.Clients(), x.moved
+	s.moved = x.moved
 	return s
 }
 

@@ -57,7 +57,6 @@ func TestExitsStateMetrics(t *testing.T) {
 // Prometheus gets all of it from a lever at work, and no metric of one collector is another's.
 func TestScrapeExits(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})
-	x.networks = egress.Networks{}
 	x.setAside(netip.MustParsePrefix("2001:db8:c::/48"), "a", 2)
 	x.full["b"] = true
 	ctx, stop := context.WithCancel(t.Context())

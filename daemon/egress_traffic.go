@@ -49,7 +49,7 @@ type FlowStatus struct {
 	Resent       uint32         `json:"resent_segments"`
 }
 
-// measured is the traffic of the exits, the one without a name for none of them. The caller has x.mu.
+// measured is the traffic of the exits, the one without a name for none of them.
 func (x *exits) measured() map[string]TrafficStatus {
 	out, all := map[string]TrafficStatus{}, 0.0
 	traffic := x.traffic.Exits()
@@ -67,7 +67,7 @@ func (x *exits) measured() map[string]TrafficStatus {
 	return out
 }
 
-// active lists the flows of the last look, the busiest first. The caller has x.mu.
+// active lists the flows of the last look, the busiest first.
 func (x *exits) active() []FlowStatus {
 	did, passed := x.traffic.Did()
 	out := make([]FlowStatus, 0, len(did))
@@ -84,8 +84,6 @@ func (x *exits) active() []FlowStatus {
 
 // now is what flows do at the moment.
 func (x *exits) now() EgressTraffic {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	exits := x.measured()
 	_, passed := x.traffic.Did()
 	out := EgressTraffic{Seconds: passed.Seconds(), Networks: []NetworkStatus{}, Flows: x.active()}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -53,24 +54,46 @@ type brownout struct {
 	last   time.Time // when something was sent
 }
 
-// Brownouts finds exits that bring packets to a client, but lose so many that they hold up the rest. It is for one goroutine at a time.
-type Brownouts map[wayTo]*brownout
+// Brownouts finds exits that bring packets to a client, but lose so many that they hold up the rest. One goroutine looks, any may ask, who then waits for some microseconds.
+type Brownouts struct {
+	ways map[wayTo]*brownout
+
+	mu     sync.RWMutex // guards what follows
+	spared map[wayTo]bool
+}
+
+// NewBrownouts has found none yet.
+func NewBrownouts() *Brownouts {
+	return &Brownouts{ways: map[wayTo]*brownout{}, spared: map[wayTo]bool{}}
+}
 
 // Spared says whether the exit is to carry nothing for the client while there is another.
-func (b Brownouts) Spared(exit string, client netip.Addr) bool {
-	w := b[wayTo{exit, client}]
-	return w != nil && w.spared
+func (b *Brownouts) Spared(exit string, client netip.Addr) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.spared[wayTo{exit, client}]
 }
 
 // Clients counts those for whom an exit is spared, by exit.
-func (b Brownouts) Clients() map[string]int {
+func (b *Brownouts) Clients() map[string]int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
 	out := map[string]int{}
-	for k, w := range b {
-		if w.spared {
-			out[k.exit]++
-		}
+	for k := range b.spared {
+		out[k.exit]++
 	}
 	return out
+}
+
+// tell has others know whether a way is spared.
+func (b *Brownouts) tell(k wayTo) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ways[k].spared {
+		b.spared[k] = true
+	} else {
+		delete(b.spared, k)
+	}
 }
 
 // beside is the most that another exit brought the client of a way, and whether data waits for any other.
@@ -113,37 +136,40 @@ func (w *brownout) lost(l, top WayLoad, idle bool, now time.Time) bool {
 
 // Look takes in what was done since the look before, and returns the ways that are spared from now on, and those that are no longer. Waits says there that the
 // others do not take all there is to send.
-func (b Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad) {
+func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad) {
 	byClient := map[netip.Addr][]WayLoad{}
 	for _, l := range loads {
 		byClient[l.Client] = append(byClient[l.Client], l)
 	}
 	for _, l := range loads {
 		k := wayTo{l.Exit, l.Client}
-		if b[k] == nil {
-			b[k] = &brownout{}
+		w := b.ways[k]
+		if w == nil {
+			w = &brownout{}
+			b.ways[k] = w
 		}
-		w := b[k]
 		top, waits := beside(byClient[l.Client], l.Exit)
 		idle := l.idle(top, waits)
 		if w.lost(l, top, idle, now) && !w.spared && (!idle || !now.Before(w.until)) {
 			w.spare(now, idle)
+			b.tell(k)
 			l.Waits = !idle
 			spared = append(spared, l)
 		}
 	}
-	for k, w := range b {
+	for k, w := range b.ways {
 		_, waits := beside(byClient[k.client], k.exit)
 		needed := w.idle && waits && w.until.Sub(now) < w.spell-settling
 		if w.spared && (needed || !now.Before(w.until)) {
 			w.spared, w.excess = false, 0
+			b.tell(k)
 			if needed {
 				w.until, w.spell = now.Add(mostSpell), 0 // until then it is spared only if it brings little
 			}
 			over = append(over, WayLoad{Exit: k.exit, Client: k.client, Waits: needed})
 		}
 		if !w.spared && now.Sub(w.until) > relapse && (w.excess == 0 || now.Sub(w.last) > relapse) {
-			delete(b, k)
+			delete(b.ways, k)
 		}
 	}
 	return spared, over

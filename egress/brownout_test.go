@@ -11,7 +11,7 @@ var client = netip.MustParseAddr("192.0.2.1")
 
 // lossy is seconds of a client whose exit a sends so many segments a second and loses a share of them at random; b brings ten times as much. Data waits for it in a download. It
 // returns when a was spared, and when no longer.
-func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, loss float64, download bool) (spared, over []int) {
+func lossy(r *rand.Rand, b *Brownouts, from time.Time, seconds int, perSecond, loss float64, download bool) (spared, over []int) {
 	for s := range seconds {
 		resent := 0.0
 		for range int(perSecond) {
@@ -36,7 +36,7 @@ func lossy(r *rand.Rand, b Brownouts, from time.Time, seconds int, perSecond, lo
 
 // A download bears 1 % of loss for hours; 4 % not for long, and each spell is twice as long as the one before, until it is over for good.
 func TestBrownout(t *testing.T) {
-	r, b, at := rand.New(rand.NewPCG(5, 6)), Brownouts{}, time.Unix(1e9, 0)
+	r, b, at := rand.New(rand.NewPCG(5, 6)), NewBrownouts(), time.Unix(1e9, 0)
 	if spared, _ := lossy(r, b, at, 7200, 250, 0.01, true); len(spared) > 0 {
 		t.Errorf("spared for 1 %% of loss after %d s", spared[0])
 	}
@@ -47,14 +47,14 @@ func TestBrownout(t *testing.T) {
 	}
 	at = at.Add(120 * time.Second)
 	lossy(r, b, at, 600, 250, 0, true)
-	if len(b) != 0 {
+	if len(b.ways) != 0 {
 		t.Errorf("long after it is over: %v", b)
 	}
 }
 
 // A stream, which other exits carry whole, is kept from one that loses 1 %; 0.2 % it bears.
 func TestBrownoutOfStream(t *testing.T) {
-	r, b, at := rand.New(rand.NewPCG(7, 8)), Brownouts{}, time.Unix(1e9, 0)
+	r, b, at := rand.New(rand.NewPCG(7, 8)), NewBrownouts(), time.Unix(1e9, 0)
 	if spared, _ := lossy(r, b, at, 7200, 1000, 0.002, false); len(spared) > 0 {
 		t.Errorf("spared for 0.2 %% of loss after %d s", spared[0])
 	}
@@ -66,7 +66,7 @@ func TestBrownoutOfStream(t *testing.T) {
 
 // One that carries most of a stream is spared as well, and carries again when data goes on waiting for the others; then it is left alone for five minutes.
 func TestBrownoutNeeded(t *testing.T) {
-	b, at := Brownouts{}, time.Unix(1e9, 0)
+	b, at := NewBrownouts(), time.Unix(1e9, 0)
 	look := func(second int, loads ...WayLoad) (spared, over []WayLoad) {
 		return b.Look(loads, at.Add(time.Duration(second)*time.Second))
 	}
@@ -94,7 +94,7 @@ func TestBrownoutNeeded(t *testing.T) {
 
 // A stream that was kept from an exit is over and a download begins: the exit is needed, and soon spared again, for it loses much and brings little.
 func TestBrownoutOfStreamThenDownload(t *testing.T) {
-	r, b, at := rand.New(rand.NewPCG(9, 10)), Brownouts{}, time.Unix(1e9, 0)
+	r, b, at := rand.New(rand.NewPCG(9, 10)), NewBrownouts(), time.Unix(1e9, 0)
 	if spared, over := lossy(r, b, at, 60, 250, 0.04, false); len(spared) != 1 || len(over) != 0 {
 		t.Fatalf("the stream: spared at %v s, until %v s", spared, over)
 	}
@@ -122,7 +122,7 @@ func TestNoBrownout(t *testing.T) {
 		"a bottleneck behind both": {{a, alike}, {a, alike}, {a, alike}},
 		"all there is":             {{a}, {a}, {a}},
 	} {
-		all := Brownouts{}
+		all := NewBrownouts()
 		for i, l := range loads {
 			if spared, _ := all.Look(l, at.Add(time.Duration(i)*time.Second)); len(spared) > 0 {
 				t.Errorf("%s: spared at %d s", what, i)

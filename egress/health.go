@@ -230,33 +230,45 @@ func (h *Health) Proven(exit string, client netip.Addr, now time.Time) {
 	}
 }
 
-// Clients are those with an exit that failed lately, each once.
-func (h *Health) Clients() []netip.Addr {
-	out := make([]netip.Addr, 0, len(h.ways))
-	for w := range h.ways {
-		out = append(out, w.client)
+// Due are the clients for whom something is over that Tick ends; one may be there more than once.
+func (h *Health) Due(now time.Time) (out []netip.Addr) {
+	for w, a := range h.ways {
+		if !now.Before(a.until) {
+			out = append(out, w.client)
+		}
 	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
+	return out
+}
+
+// Patient is a client for whom an exit was in question lately, or is.
+type Patient struct {
+	exit   string
+	client netip.Addr
+	well   bool
+}
+
+// Patients are all of them.
+func (h *Health) Patients() []Patient {
+	out := make([]Patient, 0, len(h.ways))
+	for w, a := range h.ways {
+		out = append(out, Patient{w.exit, w.client, a.state == recovered})
+	}
+	return out
 }
 
 // Ails returns what says whether an exit fails the clients within a prefix, all those for whom that was ever in question lately: one that is well proves the exit.
-// Without such a client nothing is known. It tells of the time of the call.
-func (h *Health) Ails() func(exit string, within netip.Prefix) (ails, known bool) {
-	type patient struct {
-		client netip.Addr
-		well   bool
-	}
-	all := map[string][]patient{} // in order, for there are as many prefixes to ask for as clients
-	for w, a := range h.ways {
-		all[w.exit] = append(all[w.exit], patient{w.client, a.state == recovered})
+// Without such a client nothing is known.
+func Ails(patients []Patient) func(exit string, within netip.Prefix) (ails, known bool) {
+	all := map[string][]Patient{} // in order, for there are as many prefixes to ask for as clients
+	for _, p := range patients {
+		all[p.exit] = append(all[p.exit], p)
 	}
 	for _, of := range all {
-		slices.SortFunc(of, func(a, b patient) int { return a.client.Compare(b.client) })
+		slices.SortFunc(of, func(a, b Patient) int { return a.client.Compare(b.client) })
 	}
 	return func(exit string, within netip.Prefix) (ails, known bool) {
 		of := all[exit]
-		first, _ := slices.BinarySearchFunc(of, within.Masked().Addr(), func(p patient, a netip.Addr) int { return p.client.Compare(a) })
+		first, _ := slices.BinarySearchFunc(of, within.Masked().Addr(), func(p Patient, a netip.Addr) int { return p.client.Compare(a) })
 		for _, p := range of[first:] {
 			if !within.Contains(p.client) {
 				break
@@ -270,12 +282,12 @@ func (h *Health) Ails() func(exit string, within netip.Prefix) (ails, known bool
 	}
 }
 
-// Held lists what is not offered now: the exits' names by client.
-func (h *Health) Held() map[netip.Addr][]string {
-	out := map[netip.Addr][]string{}
+// Held counts the clients an exit is not offered to now, by exit.
+func (h *Health) Held() map[string]int {
+	out := map[string]int{}
 	for w, a := range h.ways {
 		if a.state == held {
-			out[w.client] = append(out[w.client], w.exit)
+			out[w.exit]++
 		}
 	}
 	return out

@@ -161,7 +161,7 @@ func TestHoldDown(t *testing.T) {
 	r.tick(205, true, true)
 	r.present = false // it is not taken back from a client that has gone
 	r.tick(220, false, true)
-	if len(r.Clients()) != 0 {
+	if len(r.ways) != 0 {
 		t.Error("remembered of a client that has gone")
 	}
 	r.present = true
@@ -211,7 +211,7 @@ func TestAils(t *testing.T) {
 		h.Fail(w.exit, w.client, now)
 		h.ways[w].state = ailmentState(random.IntN(3))
 	}
-	ails, seen := h.Ails(), map[bool]int{}
+	ails, seen := Ails(h.Patients()), map[bool]int{}
 	for range 1000 {
 		exit, client := []string{"a", "b", "c"}[random.IntN(3)], address()
 		within := netip.PrefixFrom(client, random.IntN(client.BitLen()+1))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -43,40 +44,52 @@ type networkSums struct {
 	flows int
 }
 
-// Networks adds up what flows do, by client network and exit. It is for one goroutine at a time.
-type Networks map[networkBy]*networkSums
+// Networks adds up what flows do, by client network and exit. Any goroutine may ask.
+type Networks struct {
+	mu sync.Mutex
+	by map[networkBy]*networkSums
+}
+
+// NewNetworks has seen nothing yet.
+func NewNetworks() *Networks { return &Networks{by: map[networkBy]*networkSums{}} }
 
 // faintest is what is left of a network's segments when it is forgotten: of a million that is after three and a half minutes.
 const faintest = 0.1
 
 // Look takes in what each flow did in the time since the last look. networkOf is [Plan.Network], mostly.
-func (n Networks) Look(did iter.Seq[FlowCount], networkOf func(netip.Addr) netip.Prefix, passed time.Duration) {
+func (n *Networks) Look(did iter.Seq[FlowCount], networkOf func(netip.Addr) netip.Prefix, passed time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	keep := math.Pow(0.1, passed.Seconds()/fade.Seconds())
-	for k, s := range n {
+	for k, s := range n.by {
 		s.fade(keep, passed.Seconds())
 		s.flows = 0
 		if s.sent < faintest {
-			delete(n, k)
+			delete(n.by, k)
 		}
 	}
 	for f := range did {
 		k := networkBy{networkOf(f.Client), f.Exit}
-		if n[k] == nil {
-			n[k] = &networkSums{sums: sums{seconds: passed.Seconds()}}
+		s := n.by[k]
+		if s == nil {
+			s = &networkSums{sums: sums{seconds: passed.Seconds()}}
+			n.by[k] = s
 		}
-		n[k].add(f)
-		n[k].flows++
+		s.add(f)
+		s.flows++
 	}
 }
 
 // Busiest lists those with the highest goodput, at most so many.
-func (n Networks) Busiest(most int) []NetworkTraffic {
-	all := make([]NetworkTraffic, 0, len(n))
-	for k, s := range n {
+func (n *Networks) Busiest(most int) []NetworkTraffic {
+	n.mu.Lock()
+	all := make([]NetworkTraffic, 0, len(n.by))
+	for k, s := range n.by {
 		one := NetworkTraffic{Prefix: k.prefix, Exit: k.exit, Flows: s.flows}
 		one.GoodputBps, one.LossPercent, one.RTTMs = s.rates()
 		all = append(all, one)
 	}
+	n.mu.Unlock()
 	slices.SortFunc(all, func(a, b NetworkTraffic) int {
 		return cmp.Or(cmp.Compare(b.GoodputBps, a.GoodputBps), a.Prefix.Compare(b.Prefix), cmp.Compare(a.Exit, b.Exit))
 	})

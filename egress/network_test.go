@@ -10,7 +10,7 @@ import (
 
 // Rates are by network and exit, the busiest come first, and what is long over is forgotten.
 func TestNetworks(t *testing.T) {
-	n, near, far := Networks{}, netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24")
+	n, near, far := NewNetworks(), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24")
 	networkOf := func(client netip.Addr) netip.Prefix {
 		if near.Contains(client) {
 			return near
@@ -43,8 +43,8 @@ func TestNetworks(t *testing.T) {
 	for range 10 * 60 {
 		n.Look(maps.Values(map[int]FlowCount{}), networkOf, time.Second)
 	}
-	if len(n) != 0 {
-		t.Errorf("%d networks after ten silent minutes, want none", len(n))
+	if len(n.by) != 0 {
+		t.Errorf("%d networks after ten silent minutes, want none", len(n.by))
 	}
 }
 

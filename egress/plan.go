@@ -22,6 +22,7 @@ type Plan struct {
 	known    map[uint64]*shared // by their hash: as keys, the attributes would take their room twice
 	seed     maphash.Seed
 	sids     sids
+	tally    tally
 	sources  []origin
 	bySource map[source]uint32 // those in use
 	spare    []uint32          // those that are not
@@ -65,7 +66,7 @@ func NewPlan(exits []Exit) (*Plan, error) {
 	}
 	p := &Plan{exits: slices.Clone(exits), byTarget: map[string]int{}, bySID: map[netip.Addr]int{}, destinations: map[netip.Prefix]*destination{},
 		lengths: map[bool]*[129]int{true: {}, false: {}}, known: map[uint64]*shared{}, seed: maphash.MakeSeed(),
-		sids: make(sids, len(exits)), bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
+		sids: make(sids, len(exits)), tally: newTally(len(exits)), bySource: map[source]uint32{}, refusals: map[refused]*Refusal{}, aside: map[netip.Prefix]uint64{}}
 	for i, e := range exits {
 		p.sids[i] = map[netip.Addr]int{}
 		for _, s := range e.SIDs {
@@ -305,6 +306,8 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 		if p.behind(d, slot) == p.behind(&fresh, slot) {
 			continue
 		}
+		p.tally.count(slot, p.behind(d, slot), -1)
+		p.tally.count(slot, p.behind(&fresh, slot), 1)
 		var c Change
 		if e, was := p.entry(prefix, d, slot); was {
 			c.Old = &e

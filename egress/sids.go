@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"maps"
 	"math/bits"
 	"net/netip"
 )
@@ -27,25 +28,40 @@ func (s sids) count(a *attributes, by int) {
 	}
 }
 
-// Counts are how many entries lead to each SID of an exit, by exit in the order they were configured, and how many are the main table's. Listing the
-// entries for that would sort them.
+// tally counts the entries there are.
+type tally struct {
+	exits         []map[netip.Addr]int // by SID
+	main, standby int
+}
+
+func newTally(exits int) tally {
+	t := tally{exits: make([]map[netip.Addr]int, exits)}
+	for i := range t.exits {
+		t.exits[i] = map[netip.Addr]int{}
+	}
+	return t
+}
+
+// count adds to the entries of a slot that is made of such attributes, or takes from them.
+func (t *tally) count(slot int, a *attributes, by int) {
+	switch i := slot - len(t.exits); {
+	case a == nil:
+	case i < 0:
+		if t.exits[slot][a.sid] += by; t.exits[slot][a.sid] == 0 {
+			delete(t.exits[slot], a.sid)
+		}
+	case i == 0:
+		t.main += by
+	default:
+		t.standby += by
+	}
+}
+
+// Counts are how many entries lead to each SID of an exit, by exit in the order they were configured, and how many are the main table's. It takes no longer with more of them.
 func (p *Plan) Counts() (exits []map[netip.Addr]int, main, standby int) {
 	exits = make([]map[netip.Addr]int, len(p.exits))
 	for i := range exits {
-		exits[i] = map[netip.Addr]int{}
+		exits[i] = maps.Clone(p.tally.exits[i])
 	}
-	for _, d := range p.destinations {
-		for slot := range p.slots() {
-			switch a, i := p.behind(d, slot), slot-len(p.exits); {
-			case a == nil:
-			case i < 0:
-				exits[slot][a.sid]++
-			case i == 0:
-				main++
-			default:
-				standby++
-			}
-		}
-	}
-	return exits, main, standby
+	return exits, p.tally.main, p.tally.standby
 }

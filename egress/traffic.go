@@ -1,9 +1,9 @@
 package egress
 
 import (
-	"maps"
 	"math"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -73,43 +73,39 @@ func (s *sums) rates() (goodputBps, lossPercent, rttMs float64) {
 	return goodputBps, lossPercent, rttMs
 }
 
-// Traffic adds up what flows do, by exit. K tells flows apart.
+// Traffic adds up what flows do, by exit. K tells flows apart. One goroutine looks, and asks for Loads and MovedPercent; everything else any may ask, who then waits for some microseconds.
 type Traffic[K comparable] struct {
 	at    time.Time
 	last  map[K]FlowCount
-	exits map[string]*ExitTraffic
 	sums  map[string]*sums
-	ways  map[wayTo]*wayRTT
 	moved struct{ bytes, all float64 }
+	loads []WayLoad
+	ways  ways
 
+	mu     sync.RWMutex // guards what follows; what is in it does not change
+	exits  map[string]ExitTraffic
 	did    map[K]FlowCount
+	index  map[wayTo]int // of loads
 	passed time.Duration
 }
 
-// wayRTT is the round-trip time of a client's flows through an exit.
-type wayRTT struct {
-	weight  float64 // bytes acknowledged in the look it is of
-	at      time.Time
-	WayLoad // in that look
+// NewTraffic has seen nothing yet.
+func NewTraffic[K comparable]() *Traffic[K] {
+	return &Traffic[K]{sums: map[string]*sums{}, ways: newWays()}
 }
-
-// waysFor is how long the round-trip time of a way nobody uses is remembered.
-const waysFor = 10 * time.Minute
 
 // RTTUs is the round-trip time of the client's flows through the exit when one of them last did something, else of its handshake; 0: not known.
-func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 {
-	if w := t.ways[wayTo{exit, client}]; w != nil {
-		return w.RTTUs
-	}
-	return 0
-}
+func (t *Traffic[K]) RTTUs(exit string, client netip.Addr) float64 { return t.ways.rttUs(exit, client) }
 
 // Way is what the client's flows through the exit did between the last two looks: in Mbit/s acknowledged, and in percent of the segments sent again.
 func (t *Traffic[K]) Way(exit string, client netip.Addr) (goodputMbps, lossPercent float64) {
-	w := t.ways[wayTo{exit, client}]
-	if w == nil || !w.at.Equal(t.at) || t.passed <= 0 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	i, is := t.index[wayTo{exit, client}]
+	if !is || t.passed <= 0 {
 		return 0, 0
 	}
+	w := t.loads[i]
 	if w.Sent > 0 {
 		lossPercent = 100 * w.Resent / w.Sent
 	}
@@ -124,96 +120,101 @@ func (t *Traffic[K]) MovedPercent() float64 {
 	return 100 * t.moved.bytes / t.moved.all
 }
 
-// Loads is what clients' flows did between the last two looks, by exit, where they did something.
-func (t *Traffic[K]) Loads() (out []WayLoad) {
-	for _, w := range t.ways {
-		if w.at.Equal(t.at) {
-			out = append(out, w.WayLoad)
-		}
-	}
-	return out
+// Loads is what clients' flows did between the last two looks, by exit, where they did something. It is only read.
+func (t *Traffic[K]) Loads() []WayLoad { return t.loads }
+
+// Exits is what there was at the last look, by exit.
+func (t *Traffic[K]) Exits() map[string]ExitTraffic {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.exits
 }
 
-// way takes in a flow that did something, or is new. Of several at one look the round-trip time is the mean over the bytes.
-func (t *Traffic[K]) way(did FlowCount, now time.Time) {
+// Did is what each flow did between the last two looks, of those that did anything, and how long that was. The map is only read.
+func (t *Traffic[K]) Did() (did map[K]FlowCount, in time.Duration) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.did, t.passed
+}
+
+// look is one under way.
+type look[K comparable] struct {
+	exits   map[string]ExitTraffic
+	did     map[K]FlowCount
+	index   map[wayTo]int
+	loads   []WayLoad
+	weights []float64 // of the loads' round-trip times
+}
+
+// begin fades what was, and returns the look that has found nothing yet.
+func (t *Traffic[K]) begin(passed time.Duration) look[K] {
+	keep := math.Pow(0.1, passed.Seconds()/fade.Seconds())
+	t.moved.bytes, t.moved.all = t.moved.bytes*keep, t.moved.all*keep
+	l := look[K]{exits: make(map[string]ExitTraffic, len(t.exits)), did: make(map[K]FlowCount, len(t.did)), index: make(map[wayTo]int, len(t.index))}
+	for name, x := range t.exits {
+		x.Flows = 0
+		l.exits[name] = x
+		t.sums[name].fade(keep, passed.Seconds())
+	}
+	return l
+}
+
+// way takes in a flow that did something, or is new. Of several the round-trip time is the mean over the bytes.
+func (l *look[K]) way(did FlowCount, known *ways) {
 	if did.SRTTUs == 0 {
 		return
 	}
-	bytes := float64(did.AckedBytes)
 	k := wayTo{did.Exit, did.Client}
-	w := t.ways[k]
-	if w == nil || !w.at.Equal(now) {
+	i, is := l.index[k]
+	if !is {
 		least := math.Inf(1)
-		if w != nil {
-			least = w.LeastRTTUs
+		if r, is := known.find(k); is {
+			least = float64(r.leastUs)
 		}
-		w = &wayRTT{at: now, WayLoad: WayLoad{Exit: did.Exit, Best: !did.Moved, Client: did.Client, LeastRTTUs: least}}
-		t.ways[k] = w
+		i = len(l.loads)
+		l.index[k] = i
+		l.loads, l.weights = append(l.loads, WayLoad{Exit: did.Exit, Best: !did.Moved, Client: did.Client, LeastRTTUs: least}), append(l.weights, 0)
 	}
+	w, bytes := &l.loads[i], float64(did.AckedBytes)
 	w.Bytes += bytes
 	w.Sent += float64(did.SentSegments)
 	w.Resent += float64(did.Resent)
 	w.Waits = w.Waits || did.Waits
-	w.weight += bytes + 1
-	w.RTTUs += (float64(did.SRTTUs) - w.RTTUs) * (bytes + 1) / w.weight
+	l.weights[i] += bytes + 1
+	w.RTTUs += (float64(did.SRTTUs) - w.RTTUs) * (bytes + 1) / l.weights[i]
 	w.LeastRTTUs = min(w.LeastRTTUs, float64(did.SRTTUs))
 }
 
-// NewTraffic has seen nothing yet.
-func NewTraffic[K comparable]() *Traffic[K] {
-	return &Traffic[K]{exits: map[string]*ExitTraffic{}, sums: map[string]*sums{}, ways: map[wayTo]*wayRTT{}}
-}
-
-// Exits is what there was at the last look, by exit.
-func (t *Traffic[K]) Exits() map[string]ExitTraffic {
-	out := make(map[string]ExitTraffic, len(t.exits))
-	for name, x := range t.exits {
-		out[name] = *x
-	}
-	return out
-}
-
-func (t *Traffic[K]) exit(name string) (*ExitTraffic, *sums) {
-	if t.exits[name] == nil {
-		t.exits[name], t.sums[name] = &ExitTraffic{}, &sums{}
-	}
-	return t.exits[name], t.sums[name]
-}
-
 // add takes in what a flow did since the last look.
-func (t *Traffic[K]) add(k K, did FlowCount) {
-	x, s := t.exit(did.Exit)
+func (t *Traffic[K]) add(l *look[K], k K, did FlowCount) {
+	x := l.exits[did.Exit]
 	if did.AckedBytes > 0 {
 		x.Flows++
 	}
 	x.AckedBytes += did.AckedBytes
 	x.SentSegments += uint64(did.SentSegments)
 	x.Resent += uint64(did.Resent)
-	s.add(did)
+	l.exits[did.Exit] = x
+	t.sums[did.Exit].add(did)
 	t.moved.all += float64(did.AckedBytes)
 	if did.Moved {
 		t.moved.bytes += float64(did.AckedBytes)
 	}
 	if did.AckedBytes > 0 || did.SentSegments > 0 {
-		t.did[k] = did
+		l.did[k] = did
 	}
 }
-
-// Did is what each flow did between the last two looks, of those that did anything, and how long that was.
-func (t *Traffic[K]) Did() (did map[K]FlowCount, in time.Duration) { return t.did, t.passed }
 
 // Look takes in all flows there are. What the first look finds is where counting starts.
 func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 	first, passed := t.last == nil, now.Sub(t.at)
-	keep := math.Pow(0.1, passed.Seconds()/fade.Seconds())
-	t.moved.bytes, t.moved.all = t.moved.bytes*keep, t.moved.all*keep
-	for name, s := range t.sums {
-		t.exits[name].Flows = 0
-		s.fade(keep, passed.Seconds())
-	}
-	t.did, t.passed = map[K]FlowCount{}, passed
+	l := t.begin(passed)
 	for k, f := range flows {
-		if _, s := t.exit(f.Exit); s.seconds == 0 && !first {
+		if t.sums[f.Exit] == nil {
+			t.sums[f.Exit] = &sums{}
+			l.exits[f.Exit] = ExitTraffic{}
+		}
+		if s := t.sums[f.Exit]; s.seconds == 0 && !first {
 			s.seconds = passed.Seconds()
 		}
 		before, known := t.last[k]
@@ -221,15 +222,19 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 		if first {
 			did.AckedBytes, did.SentSegments, did.Resent = 0, 0, 0
 		} else {
-			t.add(k, did)
+			t.add(&l, k, did)
 		}
 		if !known || did.AckedBytes > 0 || did.SentSegments > 0 {
-			t.way(did, now)
+			l.way(did, &t.ways)
 		}
 	}
-	maps.DeleteFunc(t.ways, func(_ wayTo, w *wayRTT) bool { return now.Sub(w.at) > waysFor })
-	t.last, t.at = flows, now
-	for name, x := range t.exits {
+	for name, x := range l.exits {
 		x.GoodputBps, x.LossPercent, x.RTTMs = t.sums[name].rates()
+		l.exits[name] = x
 	}
+	t.last, t.at = flows, now
+	t.mu.Lock()
+	t.exits, t.did, t.index, t.loads, t.passed = l.exits, l.did, l.index, l.loads, passed
+	t.mu.Unlock()
+	t.ways.put(l.loads, now)
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"math"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -71,5 +72,55 @@ func TestLeastRTT(t *testing.T) {
 		if mbps, loss := traffic.Way("a", client); i > 0 && math.Abs(mbps-0.008) > 1e-9 || loss != 0 {
 			t.Errorf("%g Mbit/s, %g %% lost: want the 1000 bytes of the last second", mbps, loss)
 		}
+	}
+}
+
+// Ways are remembered as long as there is room; those not used for longest go first, and one in use stays, with the shortest round-trip time it had.
+func TestWaysAreBounded(t *testing.T) {
+	traffic, at := NewTraffic[int](), time.Unix(100, 0)
+	client := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
+	const looks, each = 5, youngWays / 2
+	for look := range looks {
+		flows := map[int]FlowCount{0: {Exit: "a", Client: client(0), AckedBytes: uint64(look), SRTTUs: uint32(20_000 + 1000*look)}}
+		for i := 1 + look*each; i <= (look+1)*each; i++ {
+			flows[i] = FlowCount{Exit: "a", Client: client(i), SRTTUs: 20_000}
+		}
+		traffic.Look(flows, at.Add(time.Duration(look)*time.Second))
+	}
+	if n := len(traffic.ways.young) + len(traffic.ways.old); n > 2*youngWays || n < youngWays {
+		t.Errorf("%d ways are remembered, want at most %d and at least half of them", n, 2*youngWays)
+	}
+	for i, want := range map[int]float64{0: 24_000, 1: 0, looks * each: 20_000, (looks-1)*each + 1: 20_000} {
+		if got := traffic.RTTUs("a", client(i)); got != want {
+			t.Errorf("client %d: %v us, want %v", i, got, want)
+		}
+	}
+	if l := traffic.Loads()[traffic.index[wayTo{"a", client(0)}]]; l.LeastRTTUs != 20_000 {
+		t.Errorf("of a way in use the shortest round-trip time is %v us, want 20000", l.LeastRTTUs)
+	}
+	for look := range 3 { // nobody uses them
+		traffic.Look(map[int]FlowCount{}, at.Add(time.Duration(look+1)*waysFor))
+	}
+	if n := len(traffic.ways.young) + len(traffic.ways.old); n != 0 {
+		t.Errorf("%d ways are remembered, want none", n)
+	}
+}
+
+// What a hundred thousand ways take: all that is remembered of a client's flows by an exit.
+func BenchmarkWaysMemory(b *testing.B) {
+	const many = 2 * youngWays
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		w := newWays()
+		for i := range many {
+			w.put([]WayLoad{{Exit: "a", Client: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}}, time.Unix(100, 0))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
+		b.ReportMetric(float64(len(w.young)+len(w.old)), "ways")
+		runtime.KeepAlive(&w)
 	}
 }

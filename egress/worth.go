@@ -165,19 +165,21 @@ func NewWorth(before []Known, now time.Time) *Worth {
 	return w
 }
 
-// Known lists all, in the order of the prefixes.
+// Known lists all, in no order: see ByPrefix.
 func (w *Worth) Known() []Known {
 	out := make([]Known, 0, len(w.known))
 	for _, k := range w.known {
 		out = append(out, *k)
 	}
-	slices.SortFunc(out, func(a, b Known) int {
-		if c := a.Prefix.Compare(b.Prefix); c != 0 {
-			return c
-		}
-		return slices.Index(Strategies(), a.Strategy) - slices.Index(Strategies(), b.Strategy)
-	})
 	return out
+}
+
+// ByPrefix compares for the order of the prefixes, and of the strategies where they are the same.
+func ByPrefix(a, b Known) int {
+	if c := a.Prefix.Compare(b.Prefix); c != 0 {
+		return c
+	}
+	return slices.Index(Strategies(), a.Strategy) - slices.Index(Strategies(), b.Strategy)
 }
 
 // One says whether the prefix is better off with one exit, as far as is known.
@@ -231,11 +233,20 @@ func (w *Worth) forget() {
 	if len(w.known) <= mostKnown {
 		return
 	}
-	all := w.Known()
-	slices.SortFunc(all, func(a, b Known) int { return a.Last.Compare(b.Last) })
-	for _, k := range all[:len(all)-mostKnown*9/10] {
-		delete(w.known, knownKey{k.Prefix, k.Strategy})
+	last := make([]time.Time, 0, len(w.known))
+	for _, k := range w.known {
+		last = append(last, k.Last)
 	}
+	slices.SortFunc(last, time.Time.Compare)
+	excess := len(last) - mostKnown*9/10
+	youngest := last[excess-1] // of those that go
+	maps.DeleteFunc(w.known, func(_ knownKey, k *Known) bool {
+		goes := excess > 0 && !k.Last.After(youngest)
+		if goes {
+			excess--
+		}
+		return goes
+	})
 }
 
 // Decision is a change of what a prefix is given.

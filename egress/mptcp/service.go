@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -76,19 +77,22 @@ func (s *Service) Changed(prefixes ...netip.Prefix) {
 	}
 }
 
-// Act is Changed for clients whose connections cannot wait: what is to be done for them is done when it returns, as far as the budget goes.
+// Act is Changed for clients whose connections cannot wait: what is to be done for them is done when it returns, as far as the budget goes. Events are acted on in between.
 func (s *Service) Act(clients ...netip.Addr) {
-	if len(clients) == 0 {
-		return
+	for some := range slices.Chunk(clients, sliceOfWork) {
+		each := map[netip.Addr]bool{}
+		for _, c := range some {
+			each[c] = true
+		}
+		s.act(each)
 	}
-	some := map[netip.Addr]bool{}
-	for _, c := range clients {
-		some[c] = true
-	}
+}
+
+func (s *Service) act(clients map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); !s.ended {
-		s.manager.Act(some, now)
+		s.manager.Act(clients, now)
 		s.work(now)
 	}
 }
