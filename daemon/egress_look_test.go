@@ -55,7 +55,7 @@ func (x *exits) reacting(clients int, stop <-chan struct{}) (took []time.Duratio
 // carryMany has the plan know a tenth of a full table by one exit, a reflector that is not there, and ten thousand prefixes whose connections are compared.
 func (x *exits) carryMany(b *testing.B) {
 	b.Helper()
-	x.memory = b.TempDir()+"/memory.json"
+	x.memory = b.TempDir() + "/memory.json"
 	var told []egress.Update
 	for i := range fullTable / 10 {
 		key := egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Distinguisher: "b", Prefix: nth(i)}

@@ -27,8 +27,9 @@ type flows struct {
 	links         []link.Link
 	events        *ringbuf.Reader
 	transfers     *ringbuf.Reader
-	reading       sync.RWMutex // Close waits for those who count
-	closed        bool
+	reading       sync.RWMutex // Close waits for those who count, and so does attach
+	asking        sync.RWMutex // Close waits for those who ask about one flow, or have an address watched, and nobody else does
+	closed        bool         // written under both
 	// watched are the addresses whose flows are watched; full: there is no room for more.
 	watched map[netip.Addr]bool
 	full    bool
@@ -128,7 +129,9 @@ func (f *flows) seeing() bool {
 
 // watch adds an address of this host, and says once that there is no room for more: some hosts have thousands. It is for one goroutine at a time.
 func (f *flows) watch(a netip.Addr) error {
-	if f.watched[a] || f.full {
+	f.asking.RLock()
+	defer f.asking.RUnlock()
+	if f.watched[a] || f.full || f.closed {
 		return nil
 	}
 	if err := f.Maps[bpf.FlowsMapPlaitSources].Put(bpf.Source{Address: a.As16()}, uint8(1)); err != nil {
@@ -194,8 +197,13 @@ func endsOf(k bpf.FlowKey) mptcp.Ends {
 	}
 }
 
-// stats of one flow; ok is false if nothing was sent on it, or so long ago that it is forgotten.
+// stats of one flow; ok is false if nothing was sent on it, or so long ago that it is forgotten, and after Close.
 func (f *flows) stats(e mptcp.Ends) (s bpf.FlowStats, ok bool) {
+	f.asking.RLock()
+	defer f.asking.RUnlock()
+	if f.closed {
+		return s, false
+	}
 	var v bpf.FlowsFlow
 	key := flowKey(e)
 	err := f.Maps[bpf.FlowsMapPlaitFlows].Lookup(&key, &v)
@@ -246,6 +254,8 @@ func (f *flows) count(each func(bpf.FlowKey, mptcp.Ends, *bpf.FlowStats)) error 
 func (f *flows) Close() error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
+	f.asking.Lock()
+	defer f.asking.Unlock()
 	f.closed = true
 	var errs []error
 	for _, l := range f.links {
