@@ -74,25 +74,41 @@ func (x *exits) share(ctx context.Context, now time.Time) (clients []netip.Addr)
 	return over
 }
 
+// did is what a flow had done, and its smoothed round-trip time then.
+type did struct {
+	bytes uint64 // acknowledged
+	rttUs uint32
+}
+
 // progress is what a client's flows through an exit had done.
 type progress struct {
-	bytes   map[mptcp.Ends]uint64
-	rttUs   float64 // the longest
-	waits   bool    // data waits for one of them
-	waiting bool    // for an answer, what one of them has sent
+	flows   map[mptcp.Ends]did
+	waits   bool // data waits for one of them
+	waiting bool // for an answer, what one of them has sent
+}
+
+// since is how many bytes were acknowledged since, on flows that there were before, and their round-trip time, the mean over these bytes: an idle flow has that of its last data. Without any both are 0.
+func (p progress) since(before progress) (bytes, rttUs float64) {
+	for ends, now := range p.flows {
+		if was, there := before.flows[ends]; there && now.bytes > was.bytes {
+			n := float64(now.bytes - was.bytes)
+			bytes += n
+			rttUs += (float64(now.rttUs) - rttUs) * n / bytes
+		}
+	}
+	return bytes, rttUs
 }
 
 // progress of the client's flows through an exit.
 func (x *exits) progress(client netip.Addr, exit string) progress {
-	p := progress{bytes: map[mptcp.Ends]uint64{}}
+	p := progress{flows: map[mptcp.Ends]did{}}
 	for _, s := range x.mptcp.Flows(client, trialFlows) {
 		ends := s.Ends()
 		x.mu.Lock()
 		by := x.exitOf(ends.Local.Addr(), client)
 		x.mu.Unlock()
 		if stats, ok := x.flows.stats(ends); ok && by == exit {
-			p.bytes[ends] = stats.AckedBytes
-			p.rttUs = max(p.rttUs, float64(stats.SrttUs))
+			p.flows[ends] = did{stats.AckedBytes, stats.SrttUs}
 			p.waits = p.waits || stats.WaitingAtNs != 0
 			p.waiting = p.waiting || stats.UnansweredAtNs != 0
 		}
@@ -110,18 +126,26 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // watch says whether the round-trip times of two exits move alike.
 func (x *exits) watch(ctx context.Context, t *egress.Trial, p egress.Pair) (alike bool) {
-	for ctx.Err() == nil {
-		other, this := x.progress(p.Client, p.With), x.progress(p.Client, p.Exit)
-		if other.rttUs == 0 || this.rttUs == 0 {
+	look := func() [2]progress { return [2]progress{x.progress(p.Client, p.With), x.progress(p.Client, p.Exit)} }
+	var rttUs [2]float64
+	before := look()
+	for again := egress.LikeEvery; again > 0; {
+		if sleep(ctx, again); ctx.Err() != nil {
 			return false
 		}
-		again, alike := t.Watch(other.rttUs, this.rttUs, other.waits && this.waits)
-		if again == 0 {
-			return alike
+		now := look()
+		for i := range now {
+			if bytes, us := now[i].since(before[i]); bytes > 0 { // else it is as it was
+				rttUs[i] = us
+			}
+			if len(now[i].flows) == 0 || rttUs[i] == 0 {
+				return false
+			}
 		}
-		sleep(ctx, again)
+		before = now
+		again, alike = t.Watch(rttUs[0], rttUs[1], now[0].waits && now[1].waits)
 	}
-	return false
+	return alike
 }
 
 // part is one part of a trial. Without data that waits it tells nothing: the exit that goes on would only take over what the other had.
@@ -140,12 +164,8 @@ func (x *exits) part(ctx context.Context, t *egress.Trial, p egress.Pair) (rate 
 	if !before.waits && !after.waits || ctx.Err() != nil {
 		return 0
 	}
-	for ends, n := range after.bytes {
-		if was, ok := before.bytes[ends]; ok && n >= was {
-			rate += float64(n - was)
-		}
-	}
-	return rate / time.Since(began).Seconds()
+	brought, _ := after.since(before)
+	return brought / time.Since(began).Seconds()
 }
 
 // try finds out whether two exits share a bottleneck on the way to a client, which takes some seconds, and acts on it.

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// likeLooks at two round-trip times tell whether they move alike, one every likeEvery: a queue has filled and emptied a few times then.
+	// likeLooks at two round-trip times tell whether they move alike, one every LikeEvery: a queue has filled and emptied a few times then.
 	likeLooks = 24
-	likeEvery = 170 * time.Millisecond
+	// LikeEvery is how long after the first look at flows the first round-trip times come, and then the next ones.
+	LikeEvery = 170 * time.Millisecond
 	// alike is the least correlation of round-trip times that one queue moves, and moves the least standard deviation, of the mean.
 	alike = 0.75
 	moves = 0.02
@@ -43,7 +44,7 @@ func (t *Trial) Watch(other, this float64, waits bool) (again time.Duration, ali
 		t.waits++
 	}
 	if len(t.rtts) < likeLooks {
-		return likeEvery, false
+		return LikeEvery, false
 	}
 	return 0, 2*t.waits >= likeLooks && oneQueue(t.rtts)
 }
