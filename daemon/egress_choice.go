@@ -109,7 +109,7 @@ func (x *exits) carriers(client netip.Addr, ways []egress.Way, main string, s eg
 		return map[string]bool{was: true}, "strategy latency"
 	}
 	carry, why = s.Carriers(all, was), fmt.Sprintf("strategy %s", s)
-	if s != egress.Steady && x.dropShared(client, main, carry) {
+	if s != egress.Steady && len(x.dropShared(client, main, carry)) > 0 {
 		why += "; exits that share a bottleneck on the way to this client are one to it"
 	}
 	return carry, why

@@ -380,6 +380,38 @@ func TestExplainStandby(t *testing.T) {
 	}
 }
 
+// Of a bottleneck that two exits share is said who stands by for it now: after the best path has moved it is the other one, and nobody where one of the two carries nothing anyway.
+func TestExplainShared(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 5})
+	standBy := func() (out string) {
+		for _, w := range x.explain(chooser).Ways {
+			if w.StandsBy != "" {
+				out += w.Exit + ": " + w.StandsBy + "; "
+			}
+		}
+		return out
+	}
+	main := egress.Update{Key: egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Prefix: netip.MustParsePrefix("2001:db8:c::/48")}}
+	for _, c := range []struct {
+		what, want string
+		do         func()
+	}{
+		{"nothing is known", "", func() {}},
+		{"b shares with a, the best path's", "b: it shares a bottleneck with exit a on the way to this client; ", func() { x.shareBottleneck("b", "a") }},
+		{"a fails the client", "", func() { x.health.Fail("a", chooser, time.Now()) }},
+		{"the best path is b's", "a: it shares a bottleneck with exit b on the way to this client; ", func() {
+			x.health = egress.NewHealth()
+			main.Route = &egress.Route{LocalPref: 300, ASPath: []uint32{2}, RouterID: netip.AddrFrom4([4]byte{10, 0, 0, 1}), NextHop: netip.MustParseAddr("2001:db8:1::1")}
+			x.plan.Apply([]egress.Update{main})
+		}},
+		{"a trial goes on", "c: it is left out for a moment, to see whether it shares a bottleneck with the best path's exit; ", func() { x.shares = egress.NewShares(); x.trials[chooser] = "c" }},
+	} {
+		if c.do(); standBy() != c.want {
+			t.Errorf("%s: %q, want %q", c.what, standBy(), c.want)
+		}
+	}
+}
+
 // What took over fails as well: the next takes over, and each comes back when it is well.
 func TestAsideAgain(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})

@@ -58,16 +58,17 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	client = client.Unmap()
 	out := Explanation{Client: client, Ways: []WayStatus{}, Main: x.plan.MainExit(client), Services: []ServiceStatus{}, Moved: x.moved}
 	ways := x.plan.Reachable(client)
+	if len(ways) == 0 {
+		return out
+	}
+	doubled := x.dropShared(client, out.Main, egress.Throughput.Carriers(x.candidates(client, ways, out.Main), ""))
 	for _, w := range ways {
-		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), StandsBy: cmp.Or(x.spared(w.Exit, client), x.doubled(w.Exit, client)), RTTMs: x.rttMs(w.Exit, client)}
+		one := WayStatus{Exit: w.Exit, Prefix: w.Prefix, SID: w.Route.SID, ASPath: append([]uint32{}, w.Route.ASPath...), Reason: w.Reason, Failed: !x.health.Fit(w.Exit, client), StandsBy: cmp.Or(x.spared(w.Exit, client), doubled[w.Exit]), RTTMs: x.rttMs(w.Exit, client)}
 		one.GoodputMbps, one.LossPercent = x.traffic.Way(w.Exit, client)
 		if a, ok := x.byExit[w.Exit][client.Is4()]; ok {
 			one.Address = &a
 		}
 		out.Ways = append(out.Ways, one)
-	}
-	if len(ways) == 0 {
-		return out
 	}
 	for _, r := range x.services.ofClient(client) {
 		carry, why := x.carriers(client, ways, out.Main, r.Strategy)

@@ -22,32 +22,26 @@ const (
 	emptied = 20
 )
 
-// doubled says why an exit adds nothing to the best path's for a client; empty: that is not known. The caller has x.mu.
-func (x *exits) doubled(exit string, client netip.Addr) string {
-	if with := x.shares.Shared(exit, client); with != "" {
-		return "it shares a bottleneck with exit " + with + " on the way to this client"
-	}
-	return ""
-}
-
-// dropShared leaves one of the exits that share a bottleneck, and says whether it left out any. The best path's stays in any case, main, which is empty if its exit is none of
+// dropShared leaves one of the exits that share a bottleneck, and says which it left out, and why. The best path's stays in any case, main, which is empty if its exit is none of
 // the configuration. The caller has x.mu.
-func (x *exits) dropShared(client netip.Addr, main string, carry map[string]bool) (dropped bool) {
-	drop := func(exit string) {
+func (x *exits) dropShared(client netip.Addr, main string, carry map[string]bool) (dropped map[string]string) {
+	dropped = map[string]string{}
+	drop := func(exit, why string) {
 		if exit != "" && exit != main && carry[exit] && len(carry) > 1 {
 			delete(carry, exit)
-			dropped = true
+			dropped[exit] = why
 		}
 	}
-	drop(x.trials[client])
+	drop(x.trials[client], "it is left out for a moment, to see whether it shares a bottleneck with the best path's exit")
 	for _, exit := range slices.Sorted(maps.Keys(carry)) { // in an order: of two that share with each other one is left
-		switch with := x.shares.Shared(exit, client); {
-		case with == "" || !carry[with] || !carry[exit]:
-		case exit == main: // it was not when that was found
-			drop(with)
-		default:
-			drop(exit)
+		with, which := x.shares.Shared(exit, client), exit
+		if with == "" || !carry[with] || !carry[exit] {
+			continue
 		}
+		if exit == main { // it was not when that was found
+			with, which = exit, with
+		}
+		drop(which, "it shares a bottleneck with exit "+with+" on the way to this client")
 	}
 	return dropped
 }
