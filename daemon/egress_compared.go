@@ -60,7 +60,8 @@ func (x *exits) group(p mptcp.Peer, out, alone bool) {
 	}
 }
 
-// transfer takes in how long an MPTCP connection took for something, if it belongs to one of the groups that are compared.
+// transfer takes in how long an MPTCP connection took for something, if it belongs to one of the groups that are compared, also while a trial leaves out one of its exits: that is what plait
+// costs the client.
 func (x *exits) transfer(t flowTransfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
