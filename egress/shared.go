@@ -13,7 +13,7 @@ const (
 	// move alike, which those of one queue need not do for some seconds, after a loss on one way for instance.
 	sharedFor = 10 * time.Minute
 	apartFor  = 30 * time.Second
-	unlikeFor = 5 * time.Second
+	unlikeFor = 2 * time.Second
 )
 
 // Pair is two exits that may end in one bottleneck on the way to a client: With is that of the best path, Exit another one.

@@ -10,6 +10,8 @@ const (
 	likeLooks = 24
 	// LikeEvery is how long after the first look at flows the first round-trip times come, and then the next ones.
 	LikeEvery = 170 * time.Millisecond
+	// likeTimes is how many times in a row that is found before an exit is left out: queues of two links alike that began to fill together are alike, too, until each has lost packets at times of its own.
+	likeTimes = 2
 	// alike is the least correlation of round-trip times that one queue moves, and moves the least standard deviation, of the mean.
 	alike = 0.75
 	moves = 0.02
@@ -43,10 +45,17 @@ func (t *Trial) Watch(other, this float64, waits bool) (again time.Duration, ali
 	if t.rtts = append(t.rtts, [2]float64{other, this}); waits {
 		t.waits++
 	}
-	if len(t.rtts) < likeLooks {
+	n := len(t.rtts)
+	if n%likeLooks != 0 {
 		return LikeEvery, false
 	}
-	return 0, 2*t.waits >= likeLooks && oneQueue(t.rtts)
+	if 2*t.waits < n || !oneQueue(t.rtts[n-likeLooks:]) {
+		return 0, false
+	}
+	if n < likeTimes*likeLooks {
+		return LikeEvery, false
+	}
+	return 0, true
 }
 
 // oneQueue says whether pairs of round-trip times move, and alike.
@@ -109,7 +118,7 @@ func (t *Trial) Add(rate float64) (over, shared bool) {
 		squares += (math.Log(x) - mean) * (math.Log(x) - mean)
 	}
 	switch {
-	case len(t.Times) > 1 && mean < takes:
+	case mean < takes/2, len(t.Times) > 1 && mean < takes:
 		return true, false
 	case len(t.Times) >= leastTimes && mean > standardErrors*math.Sqrt(squares/(times-1)/times):
 		return true, true
