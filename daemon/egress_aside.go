@@ -69,7 +69,7 @@ func (x *exits) setAside(prefix netip.Prefix, exit string, flows int) {
 		changes := x.plan.SetAside(prefix, exit)
 		if len(changes) > 0 {
 			x.aside[putAside{prefix, exit}] = time.Now()
-			x.say(fmt.Sprintf("exit %s is silent for %v, all its %d flows there: it is set aside for the next", exit, prefix, flows))
+			x.say(fmt.Sprintf("%s is silent for %v, all its %d flows there: it is set aside for the next", called(exit), prefix, flows))
 		}
 		return changes
 	}))
@@ -114,7 +114,7 @@ func (x *exits) leave(client netip.Addr, sinceNs uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	prefix, exit := x.plan.Main(client)
-	if _, already := x.asking[prefix]; exit == "" || already || x.health.Fit(exit, client) {
+	if _, already := x.asking[prefix]; !prefix.IsValid() || already || x.health.Fit(exit, client) {
 		return
 	}
 	x.asking[prefix] = asked{exit, sinceNs, time.Now().Add(askFor)}
@@ -136,7 +136,7 @@ func (x *exits) returns(ails func(string, netip.Prefix) (ails, known bool), now 
 		if !known {
 			why = "has rested, and nobody is there to prove it, for"
 		}
-		x.say(fmt.Sprintf("exit %s %s %v: it is back in the main table", a.exit, why, a.prefix))
+		x.say(fmt.Sprintf("%s %s %v: it is back in the main table", called(a.exit), why, a.prefix))
 		changes = append(changes, x.plan.Restore(a.prefix, a.exit)...)
 	}
 	return changes

@@ -78,12 +78,20 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	return f
 }
 
+// called is an exit in the log. One that the configuration lacks carries what BGP's best path sends there.
+func called(exit string) string {
+	if exit == "" {
+		return "the best path's exit, which is none of the configuration,"
+	}
+	return "exit " + exit
+}
+
 // act does what a verdict says, and returns the subflows to close. The caller has x.mu.
 func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed bool, lost []mptcp.Ends) {
 	for _, exit := range v.Exits {
 		if x.health.Fail(exit, g.Client, now) {
 			changed = true
-			x.say("exit " + exit + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
+			x.say(called(exit) + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
 		}
 	}
 	if main := x.plan.MainExit(g.Client); v.Silent && x.health.Bet(main, g.Client, now) {

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// maxExits is how many exits a plan can have: sets of them are the bits of a word.
-const maxExits = 64
+// maxExits is how many exits a plan can have: sets of them are the bits of a word, which has one left for what is none of them.
+const maxExits = 63
 
 // Reason says why a route is not used.
 type Reason uint8

@@ -27,7 +27,7 @@ const (
 
 // Flow is what is known of a TCP flow at one time. Times are of one clock; the zero time: never, or not now.
 type Flow struct {
-	// Exit it leaves through; empty if that is unknown.
+	// Exit it leaves through; empty: that of the best path, which is none of the configuration.
 	Exit string
 	// Stalled is since when what was sent is overdue: not answered for longer than round trips explain.
 	Stalled time.Time
@@ -55,7 +55,7 @@ type stall struct {
 func stalls(flows []Flow, now time.Time) map[string]stall {
 	out := map[string]stall{}
 	for _, f := range flows {
-		if f.Stalled.IsZero() || f.Exit == "" {
+		if f.Stalled.IsZero() {
 			continue
 		}
 		s, ok := out[f.Exit]
@@ -88,8 +88,8 @@ const lostAfter = time.Second
 // stuck says which flows are, while another exit has brought packets before: what their way has lost is sent again by that one long before TCP's timer, 200 ms at the least, runs out.
 func stuck(flows []Flow) (out []int) {
 	for i, f := range flows {
-		if f.Stuck && f.Exit != "" && slices.ContainsFunc(flows, func(g Flow) bool {
-			return g.Exit != "" && g.Exit != f.Exit && g.Stalled.IsZero() && !g.Stuck && !g.Heard.IsZero()
+		if f.Stuck && slices.ContainsFunc(flows, func(g Flow) bool {
+			return g.Exit != f.Exit && g.Stalled.IsZero() && !g.Stuck && !g.Heard.IsZero()
 		}) {
 			out = append(out, i)
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,7 +15,7 @@ func flowsAt(kinds ...string) (flows []Flow) {
 	now := time.Unix(10, 0)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
 	for _, k := range kinds {
-		f := Flow{Exit: k[:1]}
+		f := Flow{Exit: strings.TrimPrefix(k[:1], "-")}
 		switch k[2:] {
 		case "stalled":
 			f.Silent, f.Heard, f.Stalled = ago(36), ago(36), now
@@ -50,6 +51,10 @@ func TestJudge(t *testing.T) {
 		{[]string{"a stalled", "b heard"}, "exits [a]"},
 		{[]string{"a stalled", "a stalled", "b heard"}, "exits [a]"},
 		{[]string{"a stalled", "a idle", "b heard"}, "exits [a]"},
+		{[]string{"- stalled", "a heard"}, "exits []"}, // that of the best path, which is not configured
+		{[]string{"- stuck", "a heard"}, "stuck [0]"},
+		{[]string{"a stuck", "- heard"}, "stuck [0]"},
+		{[]string{"a stalled", "- idle"}, "unsure"},
 		{[]string{"a stalled", "b waiting"}, "unsure"},            // the client, or the way back, may be silent
 		{[]string{"a stalled", "a waiting", "b heard"}, "unsure"}, // if the other is heard, it is not the exit
 		{[]string{"a stalled", "a heard", "b heard"}, ""},         // its repetitions may be lost, too

@@ -28,7 +28,7 @@ type Plan struct {
 	spare    []uint32          // those that are not
 
 	refusals map[refused]*Refusal
-	aside    map[netip.Prefix]uint64 // exits the main table goes without, a bit each
+	aside    map[netip.Prefix]uint64 // exits the main table goes without, a bit each, and elsewhere
 	scratch  []candidate
 }
 
@@ -266,17 +266,22 @@ func (p *Plan) standby(d *destination, best *attributes, exits []*attributes, as
 	return -1
 }
 
-// without says whether the main table is to go without the best path: its exit is set aside, and the standby's is not.
-func (d *destination) without(aside uint64) bool {
-	if d.best == nil || d.standby == nil || aside>>d.standbyExit&1 == 1 {
-		return false
-	}
-	for ; aside != 0; aside &= aside - 1 {
-		if sameWay(d.exits[bits.TrailingZeros64(aside)], d.best) {
-			return true
+// elsewhere stands for whatever exit a best path leaves by that is none of the plan's.
+const elsewhere = maxExits
+
+// leaves says by which exit the best path leaves.
+func (d *destination) leaves() int {
+	for i, a := range d.exits {
+		if sameWay(a, d.best) {
+			return i
 		}
 	}
-	return false
+	return elsewhere
+}
+
+// without says whether the main table is to go without the best path: its exit is set aside, and the standby's is not.
+func (d *destination) without(aside uint64) bool {
+	return aside != 0 && d.best != nil && d.standby != nil && aside>>d.standbyExit&1 == 0 && aside>>d.leaves()&1 == 1
 }
 
 // sameWay says whether an exit's route is the default table's route told again: of the same border router, and received with the same AS path.

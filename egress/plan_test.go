@@ -331,6 +331,31 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// The best path is set aside, too, where it leaves by an exit that is none of the plan's, until there is one by an exit that is.
+func TestSetAsideElsewhere(t *testing.T) {
+	p := newPlan(t, three[:2], vpn("a", nil), unicast("c"))
+	main := show(&Entry{NextHop: unicast("c").Route.NextHop})
+	if got := p.SetAside(near, "b"); len(got) != 0 {
+		t.Errorf("nothing leaves by b: %s", changes(got))
+	}
+	if got, want := changes(p.SetAside(near, "")), main+" > -"; got != want || p.MainExit(near.Addr()) != "a" {
+		t.Errorf("set aside: %s, want %s; the main table leads through %q", got, want, p.MainExit(near.Addr()))
+	}
+	if got, want := changes(p.Restore(near, "")), "- > "+main; got != want || p.MainExit(near.Addr()) != "" {
+		t.Errorf("restored: %s, want %s; the main table leads through %q", got, want, p.MainExit(near.Addr()))
+	}
+	p.SetAside(near, "")
+	better := unicast("a")
+	better.Route.LocalPref = 300
+	p.Apply([]Update{better})
+	if got := p.MainExit(near.Addr()); got != "a" || changes(p.SetAside(near, "")) != "" {
+		t.Errorf("BGP has a best path by a, the main table leads through %q", got)
+	}
+	if got := changes(p.SetAside(netip.MustParsePrefix("2001:db8:ffff::/48"), "")); got != "" {
+		t.Errorf("of a prefix without routes: %s", got)
+	}
+}
+
 // When what took over fails, too, the next takes over; an exit that is set aside is no standby while there is another; when all fail, it is BGP's best path.
 func TestSetAsideAgain(t *testing.T) {
 	client := netip.MustParseAddr("2001:db8:c::1")

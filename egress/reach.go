@@ -31,10 +31,8 @@ func (p *Plan) Main(client netip.Addr) (prefix netip.Prefix, exit string) {
 		case d.best == nil:
 			return prefix, p.exits[d.standbyExit].Name
 		}
-		for i, a := range d.exits {
-			if sameWay(a, d.best) {
-				return prefix, p.exits[i].Name
-			}
+		if i := d.leaves(); i != elsewhere {
+			return prefix, p.exits[i].Name
 		}
 		return prefix, ""
 	}
@@ -48,11 +46,10 @@ func (p *Plan) MainExit(client netip.Addr) string {
 }
 
 // SetAside takes an exit out of the main table's way to a prefix for as long as packets would leave by it, as best path or as standby, if there is another that is
-// not set aside. It returns what that changes.
+// not set aside. The empty name is that of an exit which is none of the plan's. It returns what that changes.
 func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
-	i := slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit })
-	d := p.destinations[prefix]
-	if i < 0 || d == nil || len(d.exits) == 0 || d.best != nil && !sameWay(d.exits[i], d.best) || d.best == nil && d.standbyExit != i {
+	d, i := p.destinations[prefix], p.number(exit)
+	if d == nil || d.best != nil && d.leaves() != i || d.best == nil && d.standbyExit != i {
 		return nil
 	}
 	p.aside[prefix] |= 1 << i
@@ -63,6 +60,14 @@ func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
 	return changes
 }
 
+// number is an exit's in sets: elsewhere if it is none of the plan's.
+func (p *Plan) number(exit string) int {
+	if i := slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit }); i >= 0 {
+		return i
+	}
+	return elsewhere
+}
+
 func (p *Plan) restore(prefix netip.Prefix, exit int) {
 	if p.aside[prefix] &^= 1 << exit; p.aside[prefix] == 0 {
 		delete(p.aside, prefix)
@@ -71,7 +76,7 @@ func (p *Plan) restore(prefix netip.Prefix, exit int) {
 
 // Restore takes back SetAside.
 func (p *Plan) Restore(prefix netip.Prefix, exit string) []Change {
-	p.restore(prefix, slices.IndexFunc(p.exits, func(e Exit) bool { return e.Name == exit }))
+	p.restore(prefix, p.number(exit))
 	if p.destinations[prefix] == nil {
 		return nil
 	}
