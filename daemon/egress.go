@@ -181,20 +181,6 @@ func (x *exits) untimed(flows, of int, now time.Time) {
 	x.say(fmt.Sprintf("the kernel has no timer for %d of %d flows: that what they send is not answered is noticed one to two seconds later than it could be", flows, of))
 }
 
-// commands tells what was done to MPTCP connections since it was called last.
-func (x *exits) commands(before mptcp.Counts) mptcp.Counts {
-	if x.mptcp == nil {
-		return before
-	}
-	now := x.mptcp.Status().Counts
-	if line := commanded(before, now); line != "" {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.say(line)
-	}
-	return now
-}
-
 // look reads the flows' counters and returns how long that took.
 func (x *exits) look(now time.Time) time.Duration {
 	if x.flows == nil {
@@ -279,15 +265,12 @@ func (x *exits) run(ctx context.Context) error {
 		start(x.runFlows)
 		start(x.runTransfers)
 	}
-	recovery := time.NewTicker(time.Second)
-	defer recovery.Stop()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
-	commands := time.NewTicker(commandsEvery)
-	defer commands.Stop()
-	var done mptcp.Counts
 	for {
 		select {
 		case <-ctx.Done():
@@ -296,10 +279,14 @@ func (x *exits) run(ctx context.Context) error {
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("manage the subflows of connections: %w", err)
 			}
-		case now := <-recovery.C:
-			if x.flows != nil && x.mptcp != nil {
+		case now := <-second.C:
+			if x.mptcp == nil {
+				break
+			}
+			if x.flows != nil {
 				x.recover(now)
 			}
+			x.commands(x.mptcp.Deeds())
 		case <-look.C:
 			now := time.Now() // the timer's own time is when it should have been heard
 			look.Reset(max(lookEvery, 50*x.look(now)))
@@ -308,8 +295,6 @@ func (x *exits) run(ctx context.Context) error {
 			}
 		case <-keep.C:
 			x.keep()
-		case <-commands.C:
-			done = x.commands(done)
 		}
 	}
 }

@@ -2,18 +2,17 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
-const (
-	// journalLength is how many decisions are remembered for plait egress log, and how many changes of the kernel's routes.
-	journalLength = 10_000
-	// commandsEvery is how often commands to MPTCP connections are added up in a line: a busy server has some for each connection.
-	commandsEvery = time.Minute
-)
+// journalLength is how many decisions are remembered for plait egress log, how many changes of the kernel's routes, and how many lines about MPTCP connections.
+const journalLength = 10_000
 
 // JournalEntry is a decision, or a change of the kernel's state, done or tried.
 type JournalEntry struct {
@@ -39,17 +38,17 @@ func (p *pages) add(e JournalEntry) string {
 	return p.take(e.At, e.Text)
 }
 
-// journal keeps decisions apart from changes of routes: of those a reflector can tell so many that no decision would be left in the journal, or in the log.
-type journal struct{ decisions, routes pages }
+// journal keeps decisions apart from changes of routes, and of connections: of these there can be so many that no decision would be left in the journal, or in the log.
+type journal struct{ decisions, routes, connections pages }
 
 func newJournal() journal {
 	rest := fmt.Sprintf("plait egress log has the latest %d", journalLength)
-	return journal{pages{ration: newRation(rest)}, pages{ration: newRation(rest)}}
+	return journal{pages{ration: newRation(rest)}, pages{ration: newRation(rest)}, pages{ration: newRation(rest)}}
 }
 
 // all is everything that is remembered, the latest last.
 func (j *journal) all() []JournalEntry {
-	out := slices.Concat(j.decisions.entries, j.routes.entries)
+	out := slices.Concat(j.decisions.entries, j.routes.entries, j.connections.entries)
 	if out == nil {
 		return []JournalEntry{}
 	}
@@ -57,14 +56,55 @@ func (j *journal) all() []JournalEntry {
 	return out
 }
 
-// commanded is what was done to connections since, in words; empty if that is nothing.
-func commanded(before, now mptcp.Counts) string {
-	announced, removed := now.Announces-before.Announces, now.Removes-before.Removes
-	closed, roles := now.Destroys-before.Destroys, now.Priorities-before.Priorities
-	joined := now.Joins - before.Joins
-	if announced+removed+closed+roles+joined == 0 {
-		return ""
+// commands keeps what was done to MPTCP connections in the last second or so, a line for all that is alike: a busy server has some for each connection.
+func (x *exits) commands(done []mptcp.Done) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range done {
+		x.write(&x.journal.connections, x.commanded(d))
 	}
-	return fmt.Sprintf("MPTCP connections since %v ago: %d addresses of exits announced, %d withdrawn, %d subflows closed, %d made a backup or no longer; clients opened %d",
-		commandsEvery, announced, removed, closed, roles, joined)
+}
+
+// commanded is what was done, in words.
+func (x *exits) commanded(d mptcp.Done) string {
+	addr := d.Addr.String()
+	if exit := x.ownExit(d.Addr); exit != "" {
+		addr += ", of exit " + exit + ","
+	}
+	what := map[mptcp.Command]string{
+		mptcp.Announced:   "announce %s to connections of %s",
+		mptcp.Removed:     "withdraw %s from connections of %s",
+		mptcp.Destroyed:   "close subflows on %s to %s",
+		mptcp.SetBackup:   "make subflows on %s to %s a backup",
+		mptcp.UnsetBackup: "make subflows on %s to %s carry",
+	}[d.Command]
+	clients := make([]string, 0, len(d.Clients)+1)
+	for _, c := range d.Clients {
+		clients = append(clients, c.String())
+	}
+	if d.More {
+		clients = append(clients, "others")
+	}
+	return fmt.Sprintf(what, addr, strings.Join(clients, ", ")) + fmt.Sprintf(" (%d): %s", d.Times, d.Why)
+}
+
+// why says why a connection's use of an address of this host is what it is.
+func (x *exits) why(p mptcp.Peer, addr netip.Addr) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	exit, main := x.exitOf(addr, p.Client), x.exitOf(p.Own.Addr(), p.Client)
+	ways := x.plan.Reachable(p.Client)
+	switch reaches := slices.ContainsFunc(ways, func(w egress.Way) bool { return w.Exit == exit }); {
+	case !x.health.Fit(exit, p.Client):
+		return "packets do not arrive through it"
+	case !reaches && (exit != main || len(ways) == 0):
+		return "no route through it reaches the client"
+	case exit == main && addr != p.Own.Addr():
+		return "what the connection began on leaves through it already"
+	}
+	if why := x.spared(exit, p.Client); why != "" {
+		return why
+	}
+	_, why := x.carriers(p.Client, ways, main, x.services.of(p).Strategy)
+	return why
 }

@@ -2,10 +2,11 @@ package daemon
 
 import (
 	"fmt"
-	"strings"
+	"net/netip"
 	"testing"
 	"time"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
@@ -28,12 +29,47 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// What was done to connections is told with its reason, and pushes out no decision.
 func TestCommanded(t *testing.T) {
-	before := mptcp.Counts{Announces: 5, Seen: 1}
-	if got := commanded(before, mptcp.Counts{Announces: 5, Seen: 9}); got != "" {
-		t.Errorf("nothing was done: %q", got)
+	x := choosing(t, Service{egress.Cheap, 0})
+	x.say("decision")
+	peer := mptcp.Peer{Token: 1, Client: chooser, Own: netip.MustParseAddrPort("[2001:db8:1::10]:80")}
+	addr := func(exit string) netip.Addr { return x.byExit[exit][false] }
+	for _, c := range []struct {
+		what string
+		do   func()
+		addr netip.Addr
+		want string
+	}{
+		{"the strategy", func() {}, addr("b"), "strategy cheap"},
+		{"the best path's exit", func() {}, addr("a"), "what the connection began on leaves through it already"},
+		{"it began there", func() {}, peer.Own.Addr(), "strategy cheap"},
+		{"its cap", func() { x.full["b"] = true }, addr("b"), "it carries as much as its cap_mbps of 0 allows"},
+		{"it fails", func() { x.health.Fail("b", chooser, time.Now()) }, addr("b"), "packets do not arrive through it"},
+		{"it was withdrawn", func() {
+			x.plan.Apply([]egress.Update{{Key: egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Distinguisher: "c", Prefix: netip.MustParsePrefix("2001:db8:c::/48")}}})
+		}, addr("c"), "no route through it reaches the client"},
+	} {
+		if c.do(); x.why(peer, c.addr) != c.want {
+			t.Errorf("%s: %q, want %q", c.what, x.why(peer, c.addr), c.want)
+		}
 	}
-	if got := commanded(before, mptcp.Counts{Announces: 8, Removes: 1, Destroys: 2, Priorities: 4, Joins: 3}); !strings.Contains(got, "3 addresses of exits announced, 1 withdrawn, 2 subflows closed, 4 made a backup or no longer; clients opened 3") {
-		t.Error(got)
+	for range journalLength {
+		x.commands([]mptcp.Done{
+			{Deed: mptcp.Deed{Command: mptcp.Announced, Addr: addr("b"), Why: "it reaches the client"}, Extent: mptcp.Extent{Times: 7, Clients: []netip.Addr{chooser, chooser.Next()}, More: true}},
+			{Deed: mptcp.Deed{Command: mptcp.Destroyed, Addr: peer.Own.Addr(), Why: "packets do not arrive through it"}, Extent: mptcp.Extent{Times: 1, Clients: []netip.Addr{chooser}}},
+		})
+	}
+	all := x.journal.all()
+	if len(all) != 1+journalLength || all[0].Text != "decision" {
+		t.Errorf("%d entries, the first is %q", len(all), all[0].Text)
+	}
+	for i, want := range []string{
+		"announce 2001:db8:1::b, of exit b, to connections of 2001:db8:c::2, 2001:db8:c::3, others (7): it reaches the client",
+		"close subflows on 2001:db8:1::10 to 2001:db8:c::2 (1): packets do not arrive through it",
+	} {
+		if got := all[len(all)-2+i].Text; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

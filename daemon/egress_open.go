@@ -27,7 +27,7 @@ func (x *exits) openKernel(directory string) error {
 	if err != nil {
 		return err
 	}
-	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Joined: x.joined, Log: x.logger("mptcp")})
+	service, err := mptcp.Open(mptcp.Config{Exits: addresses, Reachable: x.reachable, Why: x.why, Joined: x.joined, Log: x.logger("mptcp")})
 	if err == nil {
 		if err = mptcp.TurnOn(x.saved); err != nil {
 			err = errors.Join(err, service.Close())

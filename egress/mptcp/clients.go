@@ -105,7 +105,7 @@ func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
 				m.renew(c, s.addr(), renewSoon, now)
 			}
-			if m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
+			if m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), "nothing arrives on it, or others wait for what it has lost"}, m.kernel.Destroy(c.Token, s)) {
 				c.subflows = slices.Delete(c.subflows, i, i+1)
 				m.enqueue(c, failed) // another address may stand in for the first one's
 			}

@@ -17,6 +17,9 @@ type Config struct {
 	// Reachable says which exits a connection is to use, the best first, and may say something of the address it began on. It is called in the Manager's goroutine when a connection is established,
 	// when a subflow comes up or the first one goes, and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
 	Reachable func(Peer) []ExitAddress
+	// Why says in words why the connection's use of an address of this host is what Reachable says; it is called like that, for what was removed, closed or changed; nil: nobody knows. Words are few: deeds
+	// are told apart by them.
+	Why func(Peer, netip.Addr) string
 	// Joined hears of subflows that clients open, in the same goroutine and under the same conditions; nil: nobody.
 	Joined func(client, addr netip.Addr)
 	// MaxSubflows of a connection, the first counted; 0 is 8, more than which Linux does not use. If there are more exits, the best of
@@ -92,6 +95,7 @@ type Manager struct {
 	closing []later // when to forget which connection
 	budget  budget
 	counts  Counts
+	deeds   map[Deed]*Extent
 	want    []ExitAddress // scratch
 }
 
@@ -106,6 +110,9 @@ func New(config Config, kernel Kernel) (*Manager, error) {
 	if config.ChangesPerSecond == 0 {
 		config.ChangesPerSecond = 10_000
 	}
+	if config.Why == nil {
+		config.Why = func(Peer, netip.Addr) string { return "" }
+	}
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +122,7 @@ func New(config Config, kernel Kernel) (*Manager, error) {
 	}
 	return &Manager{
 		config: config, kernel: kernel, ids: ids, byToken: map[uint32]*connection{}, from: map[netip.Addr]map[*connection]bool{},
-		budget: newBudget(config.ChangesPerSecond),
+		budget: newBudget(config.ChangesPerSecond), deeds: map[Deed]*Extent{},
 	}, nil
 }
 

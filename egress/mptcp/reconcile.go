@@ -64,7 +64,7 @@ func find(want []ExitAddress, a netip.Addr) *ExitAddress {
 func (m *Manager) closeWhere(c *connection, unwanted func(i int, s Subflow) bool) {
 	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
 		s := c.subflows[i]
-		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, m.kernel.Destroy(c.Token, s)) {
+		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), ""}, m.kernel.Destroy(c.Token, s)) {
 			c.subflows = slices.Delete(c.subflows, i, i+1)
 		}
 	}
@@ -82,7 +82,7 @@ func (m *Manager) withdraw(c *connection, want []ExitAddress) {
 		if !c.ready || find(want, a.addr) != nil {
 			return false
 		}
-		return a.refused || m.done(c, &m.counts.Removes, m.kernel.Remove(c.Token, a.id))
+		return a.refused || m.done(c, &m.counts.Removes, Deed{Removed, a.addr, ""}, m.kernel.Remove(c.Token, a.id))
 	})
 	m.closeWhere(c, func(i int, s Subflow) bool {
 		_, exit := m.ids[s.addr()]
@@ -99,7 +99,11 @@ func (m *Manager) prioritize(c *connection, want []ExitAddress) {
 		if x == nil || x.Backup == s.Backup && !s.unsure || !c.ready {
 			continue
 		}
-		m.done(c, &m.counts.Priorities, m.kernel.SetBackup(c.Token, *s, x.Backup))
+		command := UnsetBackup
+		if x.Backup {
+			command = SetBackup
+		}
+		m.done(c, &m.counts.Priorities, Deed{command, s.addr(), ""}, m.kernel.SetBackup(c.Token, *s, x.Backup))
 		s.Backup, s.unsure = x.Backup, false
 		if a := c.announcement(s.addr()); a != nil {
 			a.backup = true
@@ -114,7 +118,7 @@ func (m *Manager) announce(c *connection, want []ExitAddress, now time.Time) {
 			continue
 		}
 		a := announcement{addr: x.Addr, id: c.idOf(x.Addr, m.ids[x.Addr])}
-		a.refused = !m.done(c, &m.counts.Announces, m.kernel.Announce(c.Token, a.addr, a.id))
+		a.refused = !m.done(c, &m.counts.Announces, Deed{Announced, a.addr, "it reaches the client"}, m.kernel.Announce(c.Token, a.addr, a.id))
 		c.announced = append(c.announced, a)
 		if !a.refused {
 			m.repeats[0] = append(m.repeats[0], later{now.Add(repeatAfter[0]), c.Token, a.addr, false})
@@ -132,12 +136,16 @@ func (c *connection) idOf(a netip.Addr, usual uint8) uint8 {
 	return usual
 }
 
-// done counts a command and what the kernel said to it. It returns whether things are now as the command wanted them.
-func (m *Manager) done(c *connection, count *uint64, err error) bool {
+// done notes a command and what the kernel said to it. It returns whether things are now as the command wanted them. A deed without a reason has that of Why.
+func (m *Manager) done(c *connection, count *uint64, d Deed, err error) bool {
 	m.budget.take()
 	switch {
 	case err == nil:
 		*count++
+		if d.Why == "" {
+			d.Why = m.config.Why(c.Peer, d.Addr) // asked for when what it is for has happened
+		}
+		m.did(d, c.Client)
 	case errors.Is(err, ErrGone):
 		m.counts.Gone++
 	case errors.Is(err, ErrNotOurs):
@@ -157,7 +165,7 @@ func (m *Manager) done(c *connection, count *uint64, err error) bool {
 // renew withdraws an address whose subflow died, so that it is announced again later: while an address counts as
 // announced, Linux clients do not join there a second time.
 func (m *Manager) renew(c *connection, addr netip.Addr, level int, now time.Time) {
-	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, m.kernel.Remove(c.Token, a.id)) {
+	if a := c.announcement(addr); a == nil || !c.ready || !m.done(c, &m.counts.Removes, Deed{Removed, addr, "its subflow is lost: it is announced again"}, m.kernel.Remove(c.Token, a.id)) {
 		return
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
@@ -184,7 +192,7 @@ func (m *Manager) repeat(now time.Time) {
 			if a == nil || a.joined || a.refused {
 				continue
 			}
-			m.done(c, &m.counts.Repeats, m.kernel.Announce(c.Token, a.addr, a.id))
+			m.done(c, &m.counts.Repeats, Deed{Announced, a.addr, "the client opened no subflow to it yet"}, m.kernel.Announce(c.Token, a.addr, a.id))
 			if level+1 < len(m.repeats) {
 				m.repeats[level+1] = append(m.repeats[level+1], later{now.Add(repeatAfter[level+1]), r.token, r.addr, false})
 			}

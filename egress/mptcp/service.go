@@ -157,6 +157,13 @@ func (s *Service) Status() ServiceStatus {
 	return ServiceStatus{s.manager.Status(), s.lost, s.slowest}
 }
 
+// Deeds returns what was done since the last call, as Manager.Deeds does.
+func (s *Service) Deeds() []Done {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.Deeds()
+}
+
 // TakeCensus counts the connections of the calling thread's network namespace by what became of MPTCP. It takes about 3 ms
 // and 16 µs a connection.
 func TakeCensus() (Census, error) {
