@@ -55,7 +55,7 @@ func BenchmarkChanged(b *testing.B) {
 	}
 	defer measureCPU(b)()
 	for b.Loop() {
-		m.Changed(prefixes...)
+		m.Changed(newPrefixSet(prefixes).contains, func() {})
 		m.Tick(now)
 	}
 }
@@ -64,7 +64,7 @@ func BenchmarkChangedAll(b *testing.B) {
 	m, _, now := crowded(b)
 	defer measureCPU(b)()
 	for b.Loop() {
-		m.Changed()
+		m.Changed(nil, func() {})
 		for m.waiting() > 0 {
 			m.Tick(now)
 		}

@@ -1,6 +1,7 @@
 package mptcp
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -54,5 +55,25 @@ func TestSecondAddress(t *testing.T) {
 	r.m.Tick(r.now.Add(lingerFor))
 	if len(r.m.from) != 0 {
 		t.Errorf("of a connection that is forgotten %v is left", r.m.from)
+	}
+}
+
+// While thousands of connections are looked at for a change, others get their turn, also one that makes the picture anew: no connection of the old one is acted on.
+func TestChangedRests(t *testing.T) {
+	const rests = 4
+	for _, resync := range []bool{false, true} {
+		r := newRig(t, Config{ChangesPerSecond: 1e6})
+		for i := range uint32(rests*restAfter + 1) {
+			r.handle(r.open(i+1, "192.0.2.1:80", fmt.Sprintf("10.0.%d.%d:1000", i>>8, i&0xff))...)
+		}
+		rested := 0
+		r.m.Changed(netip.MustParsePrefix("10.0.0.0/8").Contains, func() {
+			if rested++; resync && rested == 2 {
+				r.m.Resync(nil, r.now)
+			}
+		})
+		if want := map[bool]int{false: rests*restAfter + 1}[resync]; rested != rests || r.m.waiting() != want {
+			t.Errorf("read anew %v: rested %d times, %d connections wait; want %d and %d", resync, rested, r.m.waiting(), rests, want)
+		}
 	}
 }

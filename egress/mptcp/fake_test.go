@@ -160,6 +160,10 @@ func (r *rig) wants(want string) {
 
 // change says that other exits reach clients, and lets the manager work.
 func (r *rig) change(prefixes ...netip.Prefix) {
-	r.m.Changed(prefixes...)
+	var within func(netip.Addr) bool
+	if len(prefixes) > 0 {
+		within = newPrefixSet(prefixes).contains
+	}
+	r.m.Changed(within, func() {})
 	r.m.Tick(r.now)
 }

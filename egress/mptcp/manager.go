@@ -228,12 +228,18 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 	m.Tick(now)
 }
 
-// Changed says that other exits than before may reach clients within the prefixes; without any, all clients. The work is done by
-// Tick. The time it takes here is 0.1 µs for each client and length of prefix.
-func (m *Manager) Changed(prefixes ...netip.Prefix) {
-	within := newPrefixSet(prefixes)
+// restAfter is how many connections Changed looks at until it lets others do something.
+const restAfter = 1024
+
+// Changed says that other exits than before may reach some clients; nil: all. The work is done by Tick. The time it takes here is what within takes for each client; rest is called in
+// between, and may let others call the Manager.
+func (m *Manager) Changed(within func(netip.Addr) bool, rest func()) {
+	n := 0
 	for _, c := range m.byToken {
-		if len(prefixes) == 0 || within.contains(c.Client) {
+		if n++; n%restAfter == 0 {
+			rest()
+		}
+		if m.byToken[c.Token] == c && (within == nil || within(c.Client)) { // Resync may have been called
 			m.enqueue(c, changed)
 		}
 	}

@@ -220,7 +220,7 @@ func TestFailuresFirst(t *testing.T) {
 		r.handle(r.open(i, "192.0.2.1:80", fmt.Sprintf("198.51.100.%d:1000", i))...)
 	}
 	r.reach(a4)
-	r.m.Changed()
+	r.m.Changed(nil, func() {})
 	r.m.Tick(r.now) // the budget is for 10
 	var waits netip.Addr
 	for token, c := range r.m.byToken {

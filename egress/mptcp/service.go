@@ -314,9 +314,13 @@ func (s *Service) look() {
 	if !are {
 		return
 	}
+	var within func(netip.Addr) bool
+	if len(prefixes) > 0 {
+		within = newPrefixSet(prefixes).contains // of a full table that takes its time
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.manager.Changed(prefixes...)
+	s.manager.Changed(within, func() { s.mu.Unlock(); s.mu.Lock() })
 }
 
 // tick lets the manager do what waits and sets the timer to when there is more to do.

@@ -21,7 +21,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	r.reach()
-	r.m.Changed() // both wait
+	r.m.Changed(nil, func() {}) // both wait
 	r.m.Sweep(one)
 	r.m.Tick(r.now)
 	r.wants("remove 192.0.2.11")
