@@ -2,7 +2,7 @@
 /*
  * BBR, version 1: a model of the path instead of an answer to losses.
  *
- *	bw      = most packets/us delivered over a round trip, in the last 10 of them
+ *	bw      = most packets/us delivered over a round trip, in the last 10 of them; what an application that pauses does not fill is none
  *	rtt     = least round trip of the last 10 s
  *	pacing  = gain * bw * 0.99      window = gain * bw * rtt + what bundles and aggregated ACKs hold back
  *
@@ -52,7 +52,7 @@ struct bbr {
 	__u64 probe_rtt_done_us; /* 0: the window is not drained yet */
 	__u64 phase_us;		 /* start of the phase */
 	__u64 epoch_us;		 /* start of the epoch in which aggregation is measured */
-	__u32 bw[BBR_BW_ROUNDS]; /* maximum of each round trip, the present one first; packets/us */
+	__u32 bw[BBR_BW_ROUNDS]; /* maximum of each round trip, first that of the last one with a sample that counts; packets/us */
 	__u32 min_rtt_us;	 /* ~0: not known yet */
 	__u32 next_round_delivered;
 	__u32 prior_cwnd;
@@ -76,6 +76,7 @@ struct bbr {
 	__u8 phase;
 	__u8 rtt_seen;
 	__u8 extra_acked_rounds;
+	__u8 bw_age; /* round trips since bw[0]'s */
 };
 
 _Static_assert(sizeof(struct bbr) <= PLAIT_PRIVATE_WORDS * 8, "private state");

@@ -87,6 +87,17 @@ static __always_inline bool bbr_limited(struct bbr *b, const struct rate_sample 
 	return rs->is_app_limited || (b->limited && (__s32)(sent_at - b->limited_from) >= 0);
 }
 
+/* Maxima age by the round trips that have gone by, but only with a sample that counts: while there is none, what is known is all there is. */
+static __always_inline void bbr_age_bw(struct bbr *b)
+{
+	for (int r = 0; r < BBR_BW_ROUNDS && b->bw_age; r++) {
+		for (int i = BBR_BW_ROUNDS - 1; i > 0; i--)
+			b->bw[i] = b->bw[i - 1];
+		b->bw[0] = 0;
+		b->bw_age--;
+	}
+}
+
 static __noinline int bbr_update_bw(const struct tcp_sock *tp, struct bbr *b, const struct rate_sample *rs)
 {
 	__s32 delivered = rs->delivered;
@@ -100,13 +111,13 @@ static __noinline int bbr_update_bw(const struct tcp_sock *tp, struct bbr *b, co
 		b->next_round_delivered = tp->delivered;
 		b->round_start = 1;
 		b->conservation = 0;
-		for (int i = BBR_BW_ROUNDS - 1; i > 0; i--)
-			b->bw[i] = b->bw[i - 1];
-		b->bw[0] = 0;
+		b->bw_age = min(b->bw_age + 1, BBR_BW_ROUNDS);
 	}
 	bw = (__u64)delivered * BBR_BW_UNIT / (__u64)interval_us;
-	if (!bbr_limited(b, rs) || bw >= bbr_bw(b))
+	if (!bbr_limited(b, rs) || bw >= bbr_bw(b)) {
+		bbr_age_bw(b);
 		b->bw[0] = max(b->bw[0], bw);
+	}
 	return 0;
 }
 
