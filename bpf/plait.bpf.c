@@ -232,7 +232,10 @@ void BPF_PROG(plait_init, struct sock *sk)
 	algorithm_init(sk, s);
 }
 
-/* The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing, and without copies of ACKs that nobody corrects for. */
+/*
+ * The connection ends, or leaves for another congestion control: in whatever way, it leaves without our pacing, with a window that the path has carried, and without copies of
+ * ACKs that nobody corrects for.
+ */
 SEC("struct_ops")
 void BPF_PROG(plait_release, struct sock *sk)
 {
@@ -249,6 +252,8 @@ void BPF_PROG(plait_release, struct sock *sk)
 		count(bursts_unmeasured);
 	}
 	end_pacing(sk, s);
+	if (unbounded(s->algorithm))
+		clamp_to_carried(tcp_sk_mut(sk), s);
 	sample_send(sk, s, true);
 }
 

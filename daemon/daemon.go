@@ -255,7 +255,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// close takes plait out of the kernel. Its sockets return to the system's default at once and keep their windows. A reload that is
+// close takes plait out of the kernel. Its sockets return to the system's default at once, with windows their paths have carried. A reload that is
 // asked for meanwhile comes before, or too late.
 func (d *Daemon) close() error {
 	d.mu.Lock()

@@ -137,15 +137,29 @@ func TestLeavesOwnRate(t *testing.T) {
 	}
 }
 
-// A connection that finds out by itself that it has to leave is bounded to what its path has lately carried, and nothing widens its
-// window after that.
+// However a connection leaves, it is bounded to what its path has lately carried, and nothing widens its window after that.
 func TestLeavesWindow(t *testing.T) {
-	h := newHost(t)
-	hidden := h.second("-2")
-	h.ip("-n " + hidden.ns + " link set lo mtu 1500")
+	for name, c := range map[string]struct {
+		hidden bool // only its sockets keep its namespace: no pass finds them, and it finds out by itself
+		leave  func(*host, *process, pair)
+	}{
+		"by itself":     {true, func(h *host, p *process, _ pair) { h.reload(p, "  mode: off") }},
+		"mode off":      {false, func(h *host, p *process, _ pair) { h.reload(p, "  mode: off") }},
+		"down":          {false, func(h *host, p *process, _ pair) { _, err := p.Stop(t.Context()); h.must(err) }},
+		"by its choice": {false, func(h *host, _ *process, c pair) { h.choose(c.server, systemDefault) }},
+	} {
+		t.Run(name, func(t *testing.T) { leavesWindow(newHost(t), c.hidden, c.leave) })
+	}
+}
+
+func leavesWindow(h *host, hidden bool, leave func(*host, *process, pair)) {
+	other := h.second("-2")
+	h.ip("-n " + other.ns + " link set lo mtu 1500")
 	p := h.up(takeAll + "\n  policy: fixed:burst")
-	c := hidden.connect(0, "")
-	h.ip("netns del " + hidden.ns) // only its sockets keep it: no pass finds them
+	c := other.connect(0, "")
+	if hidden {
+		h.ip("netns del " + other.ns)
+	}
 	at := 0
 	sends := func(n int) {
 		received := make(chan error, 1)
@@ -162,14 +176,26 @@ func TestLeavesWindow(t *testing.T) {
 		sends(1000)
 	}
 	if n := h.window(c.server); n <= 10 {
-		t.Fatalf("burst has a window of %d segments, want more than it could leave with", n)
+		h.Fatalf("burst has a window of %d segments, want more than it could leave with", n)
 	}
-	h.reload(p, "  mode: off")
-	sends(1000)
-	h.uses("which has sent", c, bpf.Name, systemDefault)
+	leave(h, p, c)
+	if hidden {
+		sends(1000)
+	}
+	if _, server := h.congestion(c); server != systemDefault {
+		h.Errorf("its end uses %s, want %s", server, systemDefault)
+	}
 	if n := h.window(c.server); n > 10 {
-		t.Errorf("it left with a window of %d segments, want 10: its last bursts had no more", n)
+		h.Errorf("it left with a window of %d segments, want 10: its last bursts had no more", n)
 	}
+}
+
+// choose is an application that changes its mind about a connection that stands.
+func (h *host) choose(c *net.TCPConn, name string) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	h.must(chosen(name)("", "", raw))
 }
 
 // window is the congestion window in segments.
