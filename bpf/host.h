@@ -91,6 +91,11 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 		return 0;
 	}
 	ours = name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5];
+	if (skc->skc_state == TCP_LISTEN) {
+		if (ours && plait_pass == PASS_TAKE)
+			bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name)); /* its application asks once, when it starts: it may have asked a plait of before */
+		return 0;
+	}
 	/* One end may have closed while all it wrote is still on its way: such a connection is not worth taking, but is given back. */
 	if (plait_pass == PASS_RELEASE) {
 		if (ours)

@@ -52,7 +52,7 @@ enum {
 };
 enum { SOL_TCP = 6, TCP_CONGESTION = 13 };
 enum { AF_INET6 = 10 };
-enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8, TCP_LAST_ACK = 9 };
+enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8, TCP_LAST_ACK = 9, TCP_LISTEN = 10 };
 
 /* include/net/tcp.h, include/uapi/linux/tcp.h, include/net/sock.h */
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };

@@ -61,18 +61,21 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 	return 0;
 }
 
+static __always_inline void leave(struct sock *sk)
+{
+	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
+		count(refused);
+	else
+		count(fell_back);
+}
+
 /* The daemon is gone, or plait has no more to do with it: the socket leaves for the system's default, which keeps its window. */
 static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
 {
 	if (!sk)
 		return 0;
-	if (unbounded(s->algorithm))
-		clamp_to_carried(tcp_sk_mut(sk), s);
 	s->kind = 0;
-	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
-		count(refused);
-	else
-		count(fell_back);
+	leave(sk);
 	return 0;
 }
 
@@ -210,10 +213,15 @@ int BPF_PROG(plait_cong_control_flag, struct sock *sk, __u32 ack, int flag, cons
 SEC("struct_ops")
 void BPF_PROG(plait_init, struct sock *sk)
 {
-	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	const struct tcp_sock *tp = tcp_sk(sk);
+	struct plait_sock *s;
 	__u8 want;
 
+	if (daemon_silent()) { /* accepted by a socket that has plait's name from an earlier one */
+		leave(sk);
+		return;
+	}
+	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
 		return;
 	if (!s->cookie) /* the application set plait: no helper gives the cookie here */

@@ -306,6 +306,8 @@ func (k *kernel) Close() error {
 		errs = append(errs, l.Close())
 	}
 	if k.Collection != nil {
+		k.control.HeartbeatNs = 0 // what stays, such as a listening socket that asked for plait, need not wait for the silence
+		errs = append(errs, k.Variables["plait_daemon"].Set(k.control))
 		if !k.linked {
 			if err := k.Maps[bpf.Name].Delete(uint32(0)); err != nil {
 				errs = append(errs, fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err))
