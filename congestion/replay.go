@@ -11,16 +11,13 @@ import (
 	"plait.dev/plait/signals"
 )
 
-// backUs is by how much, in microseconds, the clock of a socket's first sample must be before the last of that cookie to be of a host that was started anew:
-// clock and cookies begin again with it.
-const backUs = 1_000_000
-
 // maxLine is the longest line Replay reads, in bytes: hundreds of times a sample.
 const maxLine = 1 << 18
 
 // Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice. The
 // samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
-// time, but may be of several hosts or starts of one, one after the other. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
+// time, but may be of several sockets, one after the other: a policy begins where the daemon begins one, with a socket's first sample (IntervalUs 0), after its last
+// one (Closed) and after ForgetAfterUs. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
 func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choice)) error {
 	type socket struct {
 		policy Policy
@@ -40,13 +37,16 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choic
 			return fmt.Errorf("%d: %w", n, err)
 		}
 		to, ok := sockets[s.Cookie]
-		another := ok && (s.IntervalUs == 0 && to.atUs > backUs && s.AtUs < to.atUs-backUs || s.AtUs > to.atUs+ForgetAfterUs)
-		if !ok || another {
+		if !ok || s.IntervalUs == 0 || s.AtUs > to.atUs+ForgetAfterUs {
 			to = &socket{policy: newPolicy()}
 			sockets[s.Cookie] = to
 		}
 		if s.AtUs < to.atUs {
 			return fmt.Errorf("%d: at_us %d is before %d, the previous sample of cookie %d", n, s.AtUs, to.atUs, s.Cookie)
+		}
+		if s.Closed {
+			delete(sockets, s.Cookie)
+			continue
 		}
 		to.atUs = s.AtUs
 		out(s, to.policy.Choose(s))

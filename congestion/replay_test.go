@@ -25,9 +25,9 @@ func TestReplay(t *testing.T) {
 	log := `{"cookie":7,"at_us":100,"algorithm":"bbr"}
 
 {"cookie":8,"at_us":50}
-{"cookie":7,"at_us":100,"algorithm":"cubic"}
+{"cookie":7,"at_us":100,"interval_us":1,"algorithm":"cubic"}
  {"cookie":18446744073709551615,"at_us":1}
-{"cookie":7,"at_us":300}`
+{"cookie":7,"at_us":300,"interval_us":200}`
 	var got []string
 	err := Replay(strings.NewReader(log), newCounter, func(s signals.Sample, c Choice) {
 		got = append(got, fmt.Sprintf("%d at %d: %s %s", s.Cookie, s.AtUs, c.Algorithm, c.Because))
@@ -57,13 +57,29 @@ func TestReplayBeginsAnew(t *testing.T) {
 	}
 }
 
+// The daemon begins a policy with a connection's first sample, and gives it no last one: after a new start of plait cookies are used again, those of its own for
+// other connections, and who has left and come back is a new one to it.
+func TestReplayAsLive(t *testing.T) {
+	log := `{"cookie":9223372036854775808,"at_us":1000000}
+{"cookie":9223372036854775808,"at_us":1200000,"interval_us":200000}
+{"cookie":9223372036854775808,"at_us":9000000}
+{"cookie":9223372036854775808,"at_us":9200000,"interval_us":200000}
+{"cookie":9223372036854775808,"at_us":9300000,"interval_us":100000,"closed":true}
+{"cookie":9223372036854775808,"at_us":9400000,"interval_us":100000}`
+	var got []string
+	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice) { got = append(got, c.Because) })
+	if want := []string{"1", "2", "1", "2", "1"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
 func TestReplayMistakes(t *testing.T) {
 	good := `{"cookie":7,"at_us":100}` + "\n"
 	for _, c := range []struct {
 		log  io.Reader
 		want string
 	}{
-		{strings.NewReader(good + `{"cookie":7,"at_us":99}`), "2: at_us 99 is before 100, the previous sample of cookie 7"},
+		{strings.NewReader(good + `{"cookie":7,"at_us":99,"interval_us":1}`), "2: at_us 99 is before 100, the previous sample of cookie 7"},
 		{strings.NewReader(good + "\n" + `{"cookie":`), "3: read sample: unexpected EOF"},
 		{strings.NewReader(good + `{"rtt_us":1}`), `2: read sample: json: unknown field "rtt_us"`},
 		{strings.NewReader(`{} {}`), "1: read sample: something follows it on the line"},

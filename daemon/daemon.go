@@ -88,29 +88,38 @@ type Daemon struct {
 	every    time.Duration
 }
 
+// record writes a sample to the signal log, if there is one.
+func (d *Daemon) record(s signals.Sample) error {
+	if d.options.SignalLog == nil {
+		return nil
+	}
+	line, err := json.Marshal(s)
+	if err == nil {
+		_, err = d.options.SignalLog.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write signal log: %w", err)
+	}
+	return nil
+}
+
 // act is what happens with one sample.
 func (d *Daemon) act(s sample) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !s.closed { // ends come whatever the time between samples is
+	if !s.Closed { // ends come whatever the time between samples is
 		d.samples++
 	}
-	if d.options.SignalLog != nil {
-		line, err := json.Marshal(s.Sample)
-		if err != nil {
-			return fmt.Errorf("write signal log: %w", err)
-		}
-		if _, err := d.options.SignalLog.Write(append(line, '\n')); err != nil {
-			return fmt.Errorf("write signal log: %w", err)
-		}
+	if !s.Closed && s.generation != d.kernel.control.Generation {
+		return nil // under rules that are no more; the next one will be under those of now
 	}
-	if s.closed {
+	if err := d.record(s.Sample); err != nil {
+		return err
+	}
+	if s.Closed {
 		delete(d.sockets, s.Cookie)
 		d.kernel.forget(s.Cookie)
 		return nil
-	}
-	if s.generation != d.kernel.control.Generation {
-		return nil // under rules that are no more; the next one will be under those of now
 	}
 	p := d.policies[s.policy]
 	k, known := d.sockets[s.Cookie]

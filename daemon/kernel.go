@@ -221,7 +221,6 @@ type sample struct {
 	policy     uint8
 	generation uint32 // of the rules the policy is from
 	observed   bool   // on the system's default; policies read it as CUBIC
-	closed     bool
 }
 
 // read waits for the next sample, and says whether there are more. It returns os.ErrClosed after Close.
@@ -248,13 +247,12 @@ func (k *kernel) read() (sample, bool, error) {
 			LostSingle: s.LostSingle, LostBurst: s.LostBurst, RTTAtLossUs: s.RttAtLossUs,
 			SpuriousRecoveries: s.SpuriousRecoveries, IdleRestarts: s.IdleRestarts, Bursts: s.Bursts,
 			BurstBytes: s.BurstBytes, BurstLatencyUs: s.BurstLatencyUs, CwndSegments: s.CwndSegments,
-			SsthreshSegments: s.SsthreshSegments, MSS: s.MssBytes, Algorithm: algorithm, Bulk: s.Bulk != 0,
+			SsthreshSegments: s.SsthreshSegments, MSS: s.MssBytes, Algorithm: algorithm, Bulk: s.Bulk != 0, Closed: s.Closed != 0,
 		},
 		flow:       flowOf(s.Flow),
 		policy:     s.Policy,
 		generation: s.Generation,
 		observed:   s.Algorithm == toDefault,
-		closed:     s.Closed != 0,
 	}, record.Remaining > 0, nil
 }
 

@@ -117,7 +117,7 @@ func TestNoRoomForChoices(t *testing.T) {
 	if n := strings.Count(log.String(), "no room for the choices"); n != 1 || d.Status().Counters["choices_dropped"] == 0 {
 		t.Errorf("said %d times that there is no room, counters %v; want once, and dropped choices", n, d.Status().Counters)
 	}
-	h.must(d.act(sample{closed: true, Sample: signals.Sample{Cookie: 1}}))
+	h.must(d.act(sample{Sample: signals.Sample{Cookie: 1, Closed: true}}))
 	hear(2)
 	if got := chosen(); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("after the first one has ended there are choices for %v, want for 2", got)

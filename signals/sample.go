@@ -62,4 +62,6 @@ type Sample struct {
 	// Bulk is whether the socket has sent for so long or so much without a pause that the path is taken for the limit and not the
 	// application (bpf/plait.bpf.c).
 	Bulk bool `json:"bulk"`
+	// Closed is whether this is the socket's last sample: it ended, or left plait. Policies are not given it.
+	Closed bool `json:"closed,omitempty"`
 }
