@@ -106,6 +106,20 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
+/* A connection that is held out or observed, and still on the system's default of now: its application may have chosen another since, or the administrator. */
+static __always_inline bool stays_on_default(const struct tcp_sock *tp)
+{
+	const struct tcp_congestion_ops *ops = ((const struct inet_connection_sock *)tp)->icsk_ca_ops;
+
+	for (int i = 0; i < 16; i++) {
+		if (ops->name[i] != plait_daemon.fallback[i])
+			return false;
+		if (!ops->name[i])
+			break;
+	}
+	return true;
+}
+
 SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(plait_sendmsg, struct sock *sk, const void *message, __u64 size)
 {
@@ -131,8 +145,12 @@ int BPF_PROG(plait_acked, struct sock *sk)
 	if (!tp || !all_acknowledged(tp))
 		return 0;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
-	if (s && s->kind > SOCK_MANAGED && s->burst_start_us)
+	if (!s || s->kind <= SOCK_MANAGED || !s->burst_start_us)
+		return 0;
+	if (stays_on_default(tp))
 		burst_ends((struct sock *)tp, s, bpf_ktime_get_ns() / 1000);
+	else
+		s->burst_start_us = 0; /* what it says of another is no comparison */
 	return 0;
 }
 

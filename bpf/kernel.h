@@ -133,8 +133,11 @@ struct inet_sock {
 	struct sock sk;
 };
 
+struct tcp_congestion_ops;
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_ca_setsockopt : 1;

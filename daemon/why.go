@@ -61,6 +61,8 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 	case reverted && a.Kind != kindManaged:
 		return fmt.Sprintf("%s is given back since %s: bursts took %.2f times as long with policy %s as on the system's default",
 			prefix, back.RevertedAt.Format(time.RFC3339), back.Difference.Ratio, under(p))
+	case a.Kind == kindHoldout && a.Name != d.kernel.control.Fallback:
+		return "held out until its application chose that, or the system's default was changed: its bursts are no longer compared"
 	case a.Kind == kindHoldout:
 		return "held out: it stays on the system's default, and those that plait manages are compared with it"
 	case a.Kind == kindManaged && name16(a.Name) == bpf.Name, a.Kind == kindObserved:

@@ -46,6 +46,8 @@ func TestWhyNot(t *testing.T) {
 	heldOut := h.connect(portNew, "")
 	h.transfers("held out", heldOut)
 	h.says(h.why(d, heldOut), systemDefault, "held out: ")
+	h.choose(heldOut.server, otherChoice)
+	h.says(h.why(d, heldOut), otherChoice, "held out until its application chose that")
 	h.says(h.why(d, other.connect(portNew, "")), systemDefault, "held out: ")
 	h.says(h.why(d, h.connect(0, otherChoice)), otherChoice, "its application, or the route, has chosen that")
 	h.says(h.why(d, h.connect(0, "")), bpf.Name, "it has sent nothing yet")

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"plait.dev/plait/internal/rung"
+)
+
+// heldOut is how many bursts of held-out connections are in the comparison.
+func (h *host) heldOut(p *process) (n uint64) {
+	h.Helper()
+	for _, d := range h.status(p).Prefixes {
+		n += d.Holdout.Bursts
+	}
+	return n
+}
+
+// A held-out connection whose application chooses a congestion control later is not on the system's default any more, and what it does says nothing about that.
+func TestHeldOutChoosesLater(t *testing.T) {
+	rung.Netns(t)
+	mayTrace(t)
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	c := h.connect(0, "")
+	sends := func() {
+		for range 10 {
+			h.must(transfer(c, 1000))
+			time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		}
+	}
+	sends()
+	before := h.heldOut(p)
+	if before < 8 {
+		t.Fatalf("%d bursts are held out, want 10", before)
+	}
+	h.choose(c.server, otherChoice)
+	sends()
+	if n := h.heldOut(p); n != before {
+		t.Errorf("%d bursts of another congestion control count as those of the system's default", n-before)
+	}
+	h.choose(c.server, systemDefault)
+	sends()
+	if n := h.heldOut(p); n < before+8 {
+		t.Errorf("%d bursts are held out after it is on the default again, want %d", n, before+10)
+	}
+}
+
+// Not every host lets anybody put programs at the entry of its kernel's functions; the lab's guest does.
+func TestHeldOutInGuest(t *testing.T) {
+	rung.Guest(t, "6.12", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^Test(HeldOutBursts|HeldOutChoosesLater|NothingIsNoBurst)$'")
+}
