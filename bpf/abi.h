@@ -47,9 +47,7 @@ struct plait_control {
 	__u8 fallback[16]; /* the system's default congestion control */
 	__u64 cgroup; /* id of the one whose connections plait takes */
 	__u32 generation; /* counts from 1; raised when rules or policies change, or a destination is given back: sockets then look for theirs */
-	__u32 comparison; /* counts from 1; raised when the comparison begins anew */
 	__u32 cgroup_rules; /* how many rules by cgroup there are */
-	__u32 pad;
 };
 
 /* A destination prefix, IPv4 /24 as mapped /120, IPv6 /48, under a policy. The key of the latency comparison. */
@@ -76,6 +74,7 @@ struct plait_group {
 struct plait_latency {
 	struct plait_group managed;
 	struct plait_group holdout; /* connections left on the system's default */
+	__u64 entry; /* counts from 1; 0: no burst yet. A destination that was forgotten and comes back is another entry */
 };
 
 /* The sockets a sample can be about, for display. */

@@ -44,6 +44,7 @@ static __always_inline void local_of(struct sock *sk, __u32 address[4])
 }
 
 static struct plait_latency empty_latency;
+static __u64 last_entry;
 
 /* Adds a finished burst to the comparison of its destination. */
 static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 latency_us, __u32 bytes)
@@ -70,9 +71,11 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 		if (!l)
 			return 0;
 	}
+	if (!l->entry) /* of two at once the first */
+		__sync_val_compare_and_swap(&l->entry, 0, __sync_fetch_and_add(&last_entry, 1) + 1);
 	g = s->kind == SOCK_MANAGED ? &l->managed : &l->holdout;
-	if (s->counted_in != plait_daemon.comparison) {
-		s->counted_in = plait_daemon.comparison;
+	if (s->counted_in != (__u32)l->entry) {
+		s->counted_in = l->entry;
 		s->counted = 0;
 		__sync_fetch_and_add(&g->connections, 1);
 	}

@@ -41,9 +41,7 @@ type PlaitPlaitControl struct {
 	Fallback    [16]uint8
 	Cgroup      uint64
 	Generation  uint32
-	Comparison  uint32
 	CgroupRules uint32
-	Pad         uint32
 }
 
 type PlaitPlaitCounters struct {
@@ -79,6 +77,7 @@ type PlaitPlaitLatency struct {
 	_       structs.HostLayout
 	Managed PlaitPlaitGroup
 	Holdout PlaitPlaitGroup
+	Entry   uint64
 }
 
 type PlaitPlaitPolicy struct {

@@ -45,9 +45,9 @@ struct plait_sock {
 	__u8 peer_ms;	    /* the peer's clock, which its timestamps tell, goes by milliseconds */
 	__u8 pad8[3];
 	__u32 generation; /* of the rules its policy is from */
-	__u32 counted_in; /* the comparison in which it is among the connections of its prefix */
+	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
-	__u32 counted; /* its bursts in that comparison */
+	__u32 counted; /* its bursts in that entry */
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */
 	__u32 round_delivered;

@@ -76,6 +76,28 @@ func TestSquaresOfBursts(t *testing.T) {
 	}
 }
 
+// Where there are more destinations than room one is forgotten, and comes back with the next burst: what is counted of its connections begins anew, too.
+func TestForgottenDestination(t *testing.T) {
+	h := newHost(t)
+	h.up(takeAll)
+	latencies := h.mapOf("plait_latencies")
+	destination := netip.MustParseAddr("127.0.0.0")
+	key := bpf.Prefix{Address: destination.As16()}
+	c := h.connect(0, "")
+	for _, n := range []uint64{7, 2} {
+		for range n {
+			h.must(transfer(c, 1000))
+			time.Sleep(10 * time.Millisecond) // until it is acknowledged
+		}
+		var l bpf.Latency
+		h.must(latencies.Lookup(key, &l))
+		if m := l.Managed; m.Connections != 1 || m.Bursts != n || m.Squares != n*n {
+			t.Errorf("%d connections, %d bursts, %d squares of their numbers, want 1, %d and %d", m.Connections, m.Bursts, m.Squares, n, n*n)
+		}
+		h.must(latencies.Delete(key)) // as the kernel does
+	}
+}
+
 // A connection whose application has chosen plait is in no group: chance has not put it there.
 func TestAskedIsNotCompared(t *testing.T) {
 	h := newHost(t)

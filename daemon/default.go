@@ -33,7 +33,6 @@ func (d *Daemon) follow() error {
 	fmt.Fprintf(d.options.Log, "the system's default congestion control was %s and is %s: connections return to that from now on, and the comparison begins anew\n",
 		name16(k.control.Fallback), name16(name))
 	k.control.Fallback = name
-	k.control.Comparison++
 	if err := k.beat(d.every); err != nil {
 		return err
 	}

@@ -63,7 +63,6 @@ func (d *Daemon) apply(c Config, table []policy) error {
 	}
 	clear(d.sockets)
 	k.control.Generation++
-	k.control.Comparison++
 	if err := k.beat(d.every); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 	if !linked && registered() {
 		return nil, errTaken(linked)
 	}
-	control.Generation, control.Comparison = 1, 1 // what the kernel half has not seen yet is 0
+	control.Generation = 1 // what the kernel half has not seen yet is 0
 	k = &kernel{control: control, linked: linked}
 	k.tracing = probeTracing()
 	if k.tracing != nil {
