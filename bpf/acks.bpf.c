@@ -5,7 +5,8 @@
  * are copies of, and the time by which they are sooner is measured (sender). Native ACKs go as ever: what is late is old to TCP, and dropped (PAWS, RFC 7323
  * section 5). What PAWS cannot tell is the twin of the last ACK for now: a duplicate ACK that its receiver did not send. TCP would take it for the answer to a segment sent
  * twice, and a tail that was lost for none (tcp_process_tlp_ack; RFC 8985 section 7.4.2). It is dropped here, when the socket has what it acknowledges from its copy alone.
- * Nor can it tell twins that acknowledge nothing new (the exception in tcp_disordered_ack): one that says that something came twice (RFC 2883) would say so twice.
+ * Nor can it tell twins that acknowledge nothing new (the exception in tcp_disordered_ack): one that says that something came twice (RFC 2883) would say so twice. Those that
+ * say what is missing go on: it is no news twice, and of an ACK whose copy was lost it is news.
  */
 #include "kernel.h"
 #include "packet.h"
@@ -177,6 +178,14 @@ static __always_inline bool has_sack(struct __sk_buff *skb, const struct segment
 	return seg->options_bytes > sizeof(o) && load(skb, seg->options, o, sizeof(o)) && o[12] == 1 && o[13] == 1 && o[14] == 5;
 }
 
+/* Whether it says that something came twice: its first block is of data that it acknowledges (RFC 2883). */
+static __always_inline bool has_dsack(struct __sk_buff *skb, const struct segment *seg)
+{
+	__u32 left;
+
+	return has_sack(skb, seg) && load(skb, seg->options + 16, &left, sizeof(left)) && (__s32)(bpf_ntohl(left) - seg->acknowledged) < 0;
+}
+
 /* Whether an ACK of this flow is copied now. */
 static __always_inline bool is_due(struct __sk_buff *skb, const struct segment *seg, struct plait_ack_route *r, int kind)
 {
@@ -344,7 +353,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 		l->twin_awaited = 0;
 		if (!ahead_of(skb, &seg->key, seg->acknowledged))
 			verdict = TCX_DROP;
-	} else if (l->used_tsval && !is_older(l->used_ack, l->used_tsval, seg->acknowledged, tsval) && has_sack(skb, seg) &&
+	} else if (l->used_tsval && !is_older(l->used_ack, l->used_tsval, seg->acknowledged, tsval) && has_dsack(skb, seg) &&
 		   ahead_of(skb, &seg->key, seg->acknowledged) >= 0) {
 		verdict = TCX_DROP;
 	}

@@ -2,13 +2,18 @@ package daemon
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
 )
 
 // A segment that comes so late that it was sent again arrives twice. The sender hears of that once, though the ACK that says so comes twice and moves nothing: by the number of
@@ -60,5 +65,45 @@ func TestACKTwinTellsNothingTwice(t *testing.T) {
 	_, l := a.counted()
 	if n := far.counter("TcpExtTCPDSACKRecvSegs") - before; n != times || l.Used < 2*times {
 		t.Errorf("%d segments came twice, and the sender heard of %d; %+v", times, n, l)
+	}
+}
+
+// An ACK whose copy was lost comes by itself and tells what it says is missing, though copies of others have been there before. What came twice was told of by a copy.
+func TestACKWithoutCopyTells(t *testing.T) {
+	h := newNamespace(t)
+	c := loadAcks(h, bpf.AcksProgPlaitAckHeard)
+	const next, drop = 0xffffffff, 2
+	client, server, quick := netip.MustParseAddrPort("198.51.100.7:5000"), netip.MustParseAddrPort("192.0.2.1:443"), netip.MustParseAddr("203.0.113.7")
+	key := packet{from: server, to: client}.key()
+	una := h.established(t, client, server)
+	h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: quick.As16(), Token: 77, Id: 3, SenderId: 1}, key))
+	h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
+	sack := func(tsval, left uint32) []byte { // una is missing, a segment of 1000 bytes has come
+		o := binary.BigEndian.AppendUint32([]byte{1, 1, 5, 10}, una+left)
+		return tcpACK(client, server, una, tsval, binary.BigEndian.AppendUint32(o, una+left+1000)...)
+	}
+	twice := func(packet []byte) []byte { return tunnel(quick, server.Addr(), testAckPort, 3, 77, packet) }
+	const before = ^uint32(999) // 1000 bytes that were acknowledged
+	for _, step := range []struct {
+		what   string
+		packet []byte
+		want   uint32
+	}{
+		{"an ACK that says nothing else", tcpACK(client, server, una, 48), next},
+		{"the copy of the second ACK", twice(sack(50, 1000)), next},
+		{"the first ACK, whose copy was lost", sack(49, 5000), next},
+		{"another ACK of the same moment, whose copy was lost", sack(50, 2000), next},
+		{"the copy of an ACK of what came twice", twice(sack(51, before)), next},
+		{"that ACK", sack(51, before), drop},
+		{"another one of what came twice", sack(52, before), next},
+	} {
+		var verdict uint32
+		h.in(func() (err error) {
+			verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(&ebpf.RunOptions{Data: onEthernet(step.packet), DataOut: make([]byte, 400)})
+			return err
+		})
+		if verdict != step.want {
+			t.Errorf("%s: verdict %d, want %d", step.what, int32(verdict), int32(step.want))
+		}
 	}
 }
