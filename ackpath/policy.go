@@ -161,7 +161,7 @@ func (s *Flow) judge(now time.Time, f Facts) string {
 	case count(&s.poor, lead > 0 && lead < leastLead || arrived >= fewCopies && 2*late > arrived):
 		return fmt.Sprintf("copies over %s arrive %s before their twins, less than %s is no gain", f.QuickLink, ms(lead), ms(leastLead))
 	case count(&s.blind, lead == 0 && arrived >= fewCopies && now.Sub(s.since) >= twinsLate):
-		return fmt.Sprintf("the sender's socket has nothing of copies over %s that could be measured and corrected: something drops them there (rp_filter, a socket bound to another interface), or their twins, which come over %s, are not seen", f.QuickLink, f.SlowLink)
+		return fmt.Sprintf("the sender's socket has nothing of copies over %s that could be measured and corrected: something drops them there (rp_filter, a socket bound to another interface), or changes timestamps on the way over %s, or their twins, which come by it, are not seen", f.QuickLink, f.SlowLink)
 	}
 	return ""
 }

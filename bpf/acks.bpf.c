@@ -14,6 +14,7 @@
 #include "tunnel.h"
 
 #define NSEC_PER_USEC 1000ULL
+#define NSEC_PER_SEC 1000000000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
 /*
@@ -285,10 +286,27 @@ static __always_inline __s32 ahead_of(struct __sk_buff *skb, const struct plait_
 }
 
 /*
- * Whether the flow's socket is to have a copy now: as its congestion control says. Until the first lead is measured that knows of none, and copies are for slow start, in
- * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs. Negative: this interface leads to no such socket.
+ * Whether a timestamp can be one of the clock the socket knows, which ticks once a microsecond at the most (usually once a millisecond). Some firewalls change the timestamps of what
+ * passes them, as natives do and copies do not. From a copy of the future TCP would learn to take all that comes natively for old, data as well, and the subflow would be dead.
  */
-static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l)
+static __always_inline bool is_of_its_clock(struct bpf_sock *sk, __u32 tsval)
+{
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	__u32 ahead, since_s;
+
+	if (!tp)
+		return false;
+	ahead = tsval - tp->rx_opt.ts_recent;
+	since_s = (__u32)(bpf_ktime_get_ns() / NSEC_PER_SEC) - tp->rx_opt.ts_recent_stamp;
+	return (__s32)ahead < 0 || ahead / 1000000 <= since_s + 1;
+}
+
+/*
+ * Whether the flow's socket is to have a copy now: as its congestion control says. Until the first lead is measured that knows of none, and copies are for slow start, in
+ * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs. Negative: this interface leads to no such socket, or it must not
+ * have this one.
+ */
+static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u32 tsval)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct plait_ack_native *n;
@@ -297,6 +315,10 @@ static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow
 
 	if (!sk)
 		return -1;
+	if (!is_of_its_clock(sk, tsval)) {
+		bpf_sk_release(sk);
+		return -1;
+	}
 	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
 	if (n) {
 		want = !n->closed;
@@ -408,8 +430,8 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 		return TCX_DROP;
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&l->copies, 1);
-	want = wanted(skb, key, l);
-	if (want < 0) /* it is bound to another interface, or in a VRF: TCP would answer with a reset, which ends the flow */
+	want = wanted(skb, key, l, tsval);
+	if (want < 0) /* the socket is bound to another interface, or in a VRF: TCP would answer with a reset, which ends the flow */
 		return TCX_DROP;
 	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
 		__sync_fetch_and_add(&l->late, 1);

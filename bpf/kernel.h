@@ -154,6 +154,8 @@ struct minmax {
 
 /* include/linux/tcp.h */
 struct tcp_options_received {
+	int ts_recent_stamp; /* seconds, CLOCK_MONOTONIC */
+	__u32 ts_recent;     /* of the other end, RFC 7323 */
 	__u32 rcv_tsval; /* the peer's clock, in the last segment that had timestamps (RFC 7323) */
 };
 

@@ -124,7 +124,7 @@ func TestACKCopyTaken(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			key := packet{from: f.s, to: f.nat}.key()
-			una := h.established(t, f.nat, f.s)
+			una, clock := h.established(t, f.nat, f.s)
 			name := bpf.AckName{From: f.from.As16(), Token: 77, Id: 3, SenderId: 1}
 			h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(name, key))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
@@ -134,19 +134,19 @@ func TestACKCopyTaken(t *testing.T) {
 				h.in(func() (err error) { verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(o); return err })
 				return verdict, o.DataOut
 			}
-			inner := tcpACK(f.client, f.s, una-2000, 50)
+			inner := tcpACK(f.client, f.s, una-2000, clock)
 			verdict, out := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, inner)))
-			if want := onEthernet(tcpACK(f.nat, f.s, una-2000, 50)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
+			if want := onEthernet(tcpACK(f.nat, f.s, una-2000, clock)); verdict != next || !bytes.Equal(out[14:], want[14:]) {
 				t.Errorf("%d\n%x, want\n%x", int32(verdict), out, want)
 			}
-			join := tcpACK(f.client, f.s, una-1999, 51, 30, 8, 0x10, 0, 0, 0, 0, 0)
+			join := tcpACK(f.client, f.s, una-1999, clock+1, 30, 8, 0x10, 0, 0, 0, 0, 0)
 			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, join))); verdict != drop {
 				t.Errorf("a copy of an ACK that joins: %d", int32(verdict))
 			}
 			for what, wrapped := range map[string][]byte{
-				"in IPv6":                ipv6(quick6, quick6.Next(), protocol(f.nat.Addr()), tcpACK(f.nat, f.s, una-2000, 50)),
-				"with a routing header":  ipv6(quick6, quick6.Next(), 43, append(append([]byte{protocol(f.nat.Addr())}, make([]byte, 7)...), tcpACK(f.nat, f.s, una-2000, 50)...)),
-				"with an option of IPv4": withOption(tcpACK(netip.AddrPortFrom(quick4, 5), netip.AddrPortFrom(server4, 443), una-2000, 50)),
+				"in IPv6":                ipv6(quick6, quick6.Next(), protocol(f.nat.Addr()), tcpACK(f.nat, f.s, una-2000, clock)),
+				"with a routing header":  ipv6(quick6, quick6.Next(), 43, append(append([]byte{protocol(f.nat.Addr())}, make([]byte, 7)...), tcpACK(f.nat, f.s, una-2000, clock)...)),
+				"with an option of IPv4": withOption(tcpACK(netip.AddrPortFrom(quick4, 5), netip.AddrPortFrom(server4, 443), una-2000, clock)),
 			} {
 				if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, wrapped))); verdict != drop {
 					t.Errorf("a copy of an ACK %s: %d", what, int32(verdict))
@@ -164,23 +164,23 @@ func TestACKCopyTaken(t *testing.T) {
 			}
 			// The native twin: the time between is the lead. A copy that is older than what came natively, or the same, is late.
 			time.Sleep(2 * time.Millisecond)
-			run(onEthernet(tcpACK(f.nat, f.s, una-2000, 50)))
+			run(onEthernet(tcpACK(f.nat, f.s, una-2000, clock)))
 			var l bpf.AckLead
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
 			if l.Copies != 1 || l.Late != 0 || l.Leads != 1 || l.LeadUs < 2000 {
 				t.Errorf("after the twin: %+v", l)
 			}
-			run(onEthernet(tcpACK(f.nat, f.s, una, 52)))
-			run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una-1000, 51))))
+			run(onEthernet(tcpACK(f.nat, f.s, una, clock+2)))
+			run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una-1000, clock+1))))
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Lookup(key, &l))
 			if l.Copies != 2 || l.Late != 1 || l.Leads != 2 {
 				t.Errorf("after a late copy: %+v", l)
 			}
-			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una, 52)))); verdict != drop {
+			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, tcpACK(f.client, f.s, una, clock+2)))); verdict != drop {
 				t.Errorf("a late copy that says nothing: %d", int32(verdict))
 			}
 			// What is said at once has the timestamp of the ACK before it.
-			priority := tcpACK(f.client, f.s, una, 52, 30, 4, 0x51, 3)
+			priority := tcpACK(f.client, f.s, una, clock+2, 30, 4, 0x51, 3)
 			if verdict, _ := run(onEthernet(tunnel(f.from, f.to, testAckPort, 3, 77, priority))); verdict != next {
 				t.Errorf("a copy of an ACK that changes a priority: %d", int32(verdict))
 			}

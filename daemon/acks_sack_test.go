@@ -75,12 +75,12 @@ func TestACKWithoutCopyTells(t *testing.T) {
 	const next, drop = 0xffffffff, 2
 	client, server, quick := netip.MustParseAddrPort("198.51.100.7:5000"), netip.MustParseAddrPort("192.0.2.1:443"), netip.MustParseAddr("203.0.113.7")
 	key := packet{from: server, to: client}.key()
-	una := h.established(t, client, server)
+	una, clock := h.established(t, client, server)
 	h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: quick.As16(), Token: 77, Id: 3, SenderId: 1}, key))
 	h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
-	sack := func(tsval, left uint32) []byte { // una is missing, a segment of 1000 bytes has come
+	sack := func(ms, left uint32) []byte { // una is missing, a segment of 1000 bytes has come
 		o := binary.BigEndian.AppendUint32([]byte{1, 1, 5, 10}, una+left)
-		return tcpACK(client, server, una, tsval, binary.BigEndian.AppendUint32(o, una+left+1000)...)
+		return tcpACK(client, server, una, clock+ms, binary.BigEndian.AppendUint32(o, una+left+1000)...)
 	}
 	twice := func(packet []byte) []byte { return tunnel(quick, server.Addr(), testAckPort, 3, 77, packet) }
 	const before = ^uint32(999) // 1000 bytes that were acknowledged
@@ -89,13 +89,13 @@ func TestACKWithoutCopyTells(t *testing.T) {
 		packet []byte
 		want   uint32
 	}{
-		{"an ACK that says nothing else", tcpACK(client, server, una, 48), next},
-		{"the copy of the second ACK", twice(sack(50, 1000)), next},
-		{"the first ACK, whose copy was lost", sack(49, 5000), next},
-		{"another ACK of the same moment, whose copy was lost", sack(50, 2000), next},
-		{"the copy of an ACK of what came twice", twice(sack(51, before)), next},
-		{"that ACK", sack(51, before), drop},
-		{"another one of what came twice", sack(52, before), next},
+		{"an ACK that says nothing else", tcpACK(client, server, una, clock), next},
+		{"the copy of the second ACK", twice(sack(2, 1000)), next},
+		{"the first ACK, whose copy was lost", sack(1, 5000), next},
+		{"another ACK of the same moment, whose copy was lost", sack(2, 2000), next},
+		{"the copy of an ACK of what came twice", twice(sack(3, before)), next},
+		{"that ACK", sack(3, before), drop},
+		{"another one of what came twice", sack(4, before), next},
 	} {
 		var verdict uint32
 		h.in(func() (err error) {

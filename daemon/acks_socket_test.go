@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// established is a TCP connection between two addresses of the namespace; it returns what the server's socket waits to see acknowledged next.
-func (h *host) established(t *testing.T, client, server netip.AddrPort) (una uint32) {
+// established is a TCP connection between two addresses of the namespace; it returns what the server's socket waits to see acknowledged next, and the
+// client's clock.
+func (h *host) established(t *testing.T, client, server netip.AddrPort) (una, clock uint32) {
 	t.Helper()
 	h.ip("-n " + h.ns + " link set lo up")
 	for _, a := range []netip.Addr{client.Addr(), server.Addr()} {
@@ -48,9 +49,14 @@ func (h *host) established(t *testing.T, client, server netip.AddrPort) (una uin
 			una = uint32(n)
 			return err
 		})
+		onSocket(h, near, func(fd int) error {
+			n, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_TIMESTAMP)
+			clock = uint32(n)
+			return err
+		})
 		return nil
 	})
-	return una
+	return una, clock
 }
 
 func onSocket(h *host, c net.Conn, do func(fd int) error) {
