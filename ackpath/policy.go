@@ -91,7 +91,11 @@ func (f Facts) slow() time.Duration {
 
 // trips are the two round trips in words.
 func (f Facts) trips() string {
-	return fmt.Sprintf("%s over %s, %s over %s", ms(f.slow()), f.SlowLink, ms(f.Quick.RTT()), f.QuickLink)
+	when := ""
+	if f.Slow.RTT() == 0 {
+		when = " by the subflow's handshake"
+	}
+	return fmt.Sprintf("%s over %s%s, %s over %s", ms(f.slow()), f.SlowLink, when, ms(f.Quick.RTT()), f.QuickLink)
 }
 
 // unanswered is why copies have no use where nobody takes them.
@@ -198,10 +202,11 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 	return Decision{Ask: true, Because: f.Told.State.String()}
 }
 
-// goOn decides for a flow that is copied. It goes on with less than it takes to begin: half of what the ratio is above 1.
+// goOn decides for a flow that is copied. It goes on with less than it takes to begin: half of what the ratio is above 1. A slow path whose hellos do not come back in time
+// says nothing against copies: it may be as bloated as that.
 func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 	least := 1 + (ratio-1)/2
-	switch slow, quick := f.slow(), f.Quick.RTT(); {
+	switch slow, quick := f.Slow.RTT(), f.Quick.RTT(); {
 	case quick == 0:
 		return s.stop(now, f.unanswered())
 	case !f.Quick.Fair():

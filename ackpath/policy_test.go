@@ -167,6 +167,7 @@ func TestDecideStop(t *testing.T) {
 			}
 		}, 0, ""},
 		{"nothing to acknowledge", func(f *Facts, _ int) { f.Answer++ }, 0, ""},
+		{"slow path so bloated that no hello comes back in time", func(f *Facts, _ int) { f.Slow, f.Handshake = silent(), 21*time.Millisecond }, 0, ""},
 		{"less than the ratio, but quicker", func(f *Facts, _ int) { f.Slow = answered(25*time.Millisecond, true) }, 0, ""},
 	} {
 		var s Flow
