@@ -141,6 +141,9 @@ func (s *Flow) stop(now time.Time, why string) Decision {
 	return Decision{Because: fmt.Sprintf("%s; tried again in %v", why, s.pause.length)}
 }
 
+// Leave ends copies without a pause: the way is gone for now, which says nothing against them.
+func (s *Flow) Leave() { *s = Flow{pause: s.pause, because: s.because, answer: s.answer} }
+
 // judge counts what a new answer says against copies; it returns why to end them, or nothing.
 func (s *Flow) judge(now time.Time, f Facts) string {
 	count := func(n *int, bad bool) bool {

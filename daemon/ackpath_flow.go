@@ -56,6 +56,18 @@ func (f *ackFlow) due(now time.Time) bool {
 	return f.asked.IsZero() || f.isNew(now) && !f.decision.Copy && now.Sub(f.asked) >= askAgain
 }
 
+// over makes this the quick way, or none.
+func (f *ackFlow) over(quick wayKey) {
+	if quick == f.quick {
+		return
+	}
+	if policy := f.policies[f.quick]; policy != nil {
+		policy.Leave()
+	}
+	f.quick = quick
+	f.unask()
+}
+
 // unask makes the flow one of which the sender has said nothing yet.
 func (f *ackFlow) unask() {
 	f.told, f.asked = ackpath.Told{Name: f.name, Copies: f.told.Copies, Late: f.told.Late}, time.Time{}

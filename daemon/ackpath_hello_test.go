@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
 
 	"plait.dev/plait/ackpath"
+	"plait.dev/plait/egress/mptcp"
 )
 
 // A sender answers every hello of a receiver with many flows, all new at once, and hears of each flow before it would forget it.
@@ -128,5 +130,50 @@ func TestAckReceiverThirdLink(t *testing.T) {
 	r.status(&s, now)
 	if got := s.Flows[0]; got.Arrived != 65 || got.Late != 4 {
 		t.Errorf("%d arrived, %d late, want 65 and 4", got.Arrived, got.Late)
+	}
+}
+
+// When the route of either link was gone for a moment, copies begin anew as soon as the sender has agreed, without a pause.
+func TestAckReceiverFlap(t *testing.T) {
+	for _, gone := range []int{2, 3} {
+		r, k, _, flows, _ := newAckRig(t)
+		now := time.Unix(1000, 0)
+		look := func() *ackFlow {
+			now = now.Add(100 * time.Millisecond)
+			r.look(now)
+			return r.flows[flowKey((*flows)[0].Ends())]
+		}
+		f := look()
+		for k, w := range r.ways {
+			rtt := map[int]time.Duration{2: 300 * time.Millisecond, 3: 20 * time.Millisecond}[k.link]
+			w.Way = ackpath.Way{}
+			w.Ask(now.Add(-rtt), 1)
+			w.Answered(now, 1, true)
+		}
+		agree := func(what string, f *ackFlow) {
+			t.Helper()
+			f = look()
+			if len(k.routes) != 0 || !f.decision.Ask {
+				t.Errorf("link %d, %s: copied are %v, %+v; want to ask first", gone, what, k.routes, f.decision)
+			}
+			f.told, f.answers = ackpath.Told{Name: f.name, State: ackpath.Known}, f.answers+1
+			if look(); len(k.routes) != 1 {
+				t.Errorf("link %d, %s: copied are %v, want the flow; %s", gone, what, k.routes, f.decision.Because)
+			}
+		}
+		agree("at first", f)
+		find := r.find
+		r.find = func(f mptcp.Flow) (ackLink, error) {
+			l, err := find(f)
+			if l.index == gone {
+				err = errors.New("no route")
+			}
+			return l, err
+		}
+		if f = look(); len(k.routes) != 0 {
+			t.Errorf("link %d is gone: copied are %v", gone, k.routes)
+		}
+		r.find = find
+		agree("the route is back", f)
 	}
 }

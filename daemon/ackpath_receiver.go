@@ -179,13 +179,11 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 		}
 		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID, SenderID: p.RemoteID}
 		if p.lacks != nil {
-			f.quick, f.decision = wayKey{}, ackpath.Decision{Because: p.lacks.Error()}
+			f.over(wayKey{})
+			f.decision = ackpath.Decision{Because: p.lacks.Error()}
 			continue
 		}
-		if quick := r.quickest(now, f, all); quick != f.quick {
-			f.quick = quick
-			f.unask()
-		}
+		f.over(r.quickest(now, f, all))
 		slow, quick := r.ways[f.slow], r.ways[f.quick]
 		if quick == nil {
 			f.decision = ackpath.Decision{Because: "no other link of the connection is known"}
