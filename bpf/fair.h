@@ -257,6 +257,23 @@ static __noinline __u32 fair_undo_cwnd(struct sock *sk, struct plait_sock *s, st
 	return f->shown_cwnd;
 }
 
+/*
+ * The socket leaves the fair control, and its ACKs come by themselves from now on. Its window is too small for that: it may get to the algorithm's by slow start, in
+ * step with ACKs, for nobody paces it any more.
+ */
+static __always_inline void fair_leave(struct sock *sk, const struct plait_sock *s)
+{
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+	struct fair *f = fair_of(sk, s);
+	__u32 cwnd = tp->snd_cwnd;
+
+	if (!f || in_cwnd_reduction(ca_state(sk)))
+		return;
+	fair_begin(tp, s, f);
+	tp->snd_ssthresh = max(tp->snd_ssthresh, tp->snd_cwnd);
+	tp->snd_cwnd = cwnd;
+}
+
 /* A hook that may set a window. */
 static __always_inline void fair_event(struct sock *sk, struct plait_sock *s, enum tcp_ca_event event)
 {

@@ -253,8 +253,10 @@ void BPF_PROG(plait_release, struct sock *sk)
 	if (!s)
 		return;
 	n = is_subflow(sk) ? bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0) : 0;
-	if (n)
+	if (n) {
 		n->closed = 1;
+		fair_leave(sk, s);
+	}
 	if (s->burst_start_us) { /* nobody will see its end */
 		s->burst_start_us = 0;
 		count(bursts_unmeasured);
