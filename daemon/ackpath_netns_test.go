@@ -120,7 +120,11 @@ type ackHosts struct {
 	*host
 	client *host
 	server netip.Addr
+	shift  int // of the client's ports, by a NAT
 }
+
+// slowDelay is that of the slow link, each way.
+const slowDelay = 30 * time.Millisecond
 
 // slowID is the number of the client's address on the slow link.
 const slowID = "9"
@@ -129,11 +133,24 @@ const slowID = "9"
 func newAckHosts(t *testing.T, four bool) *ackHosts {
 	h := newHost(t)
 	a := &ackHosts{host: h, client: h.second("-client")}
-	const delay = 30 * time.Millisecond
-	near, far := h.device(a.client.ns, "slow", unix.IFF_TAP), h.device(h.ns, "slow", unix.IFF_TAP)
-	go slowly(near, far, delay, nil)
-	go slowly(far, near, delay, nil)
+	a.carry("slow", unix.IFF_TAP, slowDelay, nil, nil)
 	h.ip("-n " + h.ns + " link add quick type veth peer name quick netns " + a.client.ns)
+	a.configure(four)
+	return a
+}
+
+// carry makes a link of the two hosts whose packets out and back, as the client has it, pass these functions, which say what is lost.
+func (a *ackHosts) carry(name string, kind uint16, delay time.Duration, out, back func([]byte) bool) {
+	a.Helper()
+	near, far := a.device(a.client.ns, name, kind), a.device(a.ns, name, kind)
+	go slowly(near, far, delay, out)
+	go slowly(far, near, delay, back)
+}
+
+// configure gives the links addresses, and MPTCP what it needs.
+func (a *ackHosts) configure(four bool) {
+	h := a.host
+	h.Helper()
 	slow, quick, length, to := []string{"10.2.0.1", "10.2.0.2"}, []string{"10.1.0.1", "10.1.0.2"}, "/24", "10.2.0.0/24"
 	if !four {
 		slow, quick, length, to = []string{"fd02::1", "fd02::2"}, []string{"fd01::1", "fd01::2"}, "/64 nodad", "fd02::/64"
@@ -157,7 +174,6 @@ func newAckHosts(t *testing.T, four bool) *ackHosts {
 	h.ip("-n " + a.client.ns + " mptcp endpoint add " + quick[1] + " dev quick subflow backup")
 	h.ip("-n " + a.client.ns + " mptcp endpoint add " + slow[1] + " dev slow id " + slowID + " subflow") // connections begin with it
 	a.server = netip.MustParseAddr(slow[0])
-	return a
 }
 
 // receiver starts the lever on the client.
@@ -235,7 +251,8 @@ func (a *ackHosts) connections(many int) (pairs []pair) {
 	})
 	a.Cleanup(func() { l.Close() }) // later: who joins asks it
 	pairs = make([]pair, many)
-	accepted := make(map[string]*net.TCPConn, many)
+	accepted := make(map[int]*net.TCPConn, many) // by the client's port
+	port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 	for some := range slices.Chunk(pairs, 50) {
 		var dialed sync.WaitGroup
 		for i := range some {
@@ -261,12 +278,12 @@ func (a *ackHosts) connections(many int) (pairs []pair) {
 		for range some {
 			c, err := l.Accept()
 			a.must(err)
-			accepted[c.RemoteAddr().String()] = c.(*net.TCPConn)
+			accepted[port(c.RemoteAddr())-a.shift] = c.(*net.TCPConn)
 		}
 	}
 	patience := time.Now().Add(5 * time.Minute) // a connection that stands still fails its test
 	for i, p := range pairs {
-		p.server = accepted[p.client.LocalAddr().String()]
+		p.server = accepted[port(p.client.LocalAddr())]
 		a.Cleanup(p.close)
 		a.must(errors.Join(p.client.SetDeadline(patience), p.server.SetDeadline(patience)))
 		pairs[i] = p
