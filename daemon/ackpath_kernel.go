@@ -153,8 +153,8 @@ func (a *ackPrograms) lead(flow bpf.FlowKey) (l bpf.AckLead, err error) {
 	return l, nil
 }
 
-// attach makes these the interfaces that a program is attached to.
-func (a *ackPrograms) attach(program string, as ebpf.AttachType, links map[int]link.Link, interfaces map[int]bool) error {
+// attach makes these the interfaces that a program is attached to, at a place among the programs of others.
+func (a *ackPrograms) attach(program string, as ebpf.AttachType, at link.Anchor, links map[int]link.Link, interfaces map[int]bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
@@ -162,7 +162,7 @@ func (a *ackPrograms) attach(program string, as ebpf.AttachType, links map[int]l
 		if links[i] != nil {
 			continue
 		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: a.Programs[program], Attach: as})
+		l, err := link.AttachTCX(link.TCXOptions{Interface: i, Program: a.Programs[program], Attach: as, Anchor: at})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("attach to the packets of interface %d: %w", i, err))
 			continue
@@ -178,12 +178,13 @@ func (a *ackPrograms) attach(program string, as ebpf.AttachType, links map[int]l
 	return errors.Join(errs...)
 }
 
+// watchSent comes before the others: the native of an ACK that is copied passes all programs anew, and what they do to packets they are not to do to it twice.
 func (a *ackPrograms) watchSent(interfaces map[int]bool) error {
-	return a.attach(bpf.AcksProgPlaitAckSent, ebpf.AttachTCXEgress, a.sent, interfaces)
+	return a.attach(bpf.AcksProgPlaitAckSent, ebpf.AttachTCXEgress, link.Head(), a.sent, interfaces)
 }
 
 func (a *ackPrograms) watchHeard(interfaces map[int]bool) error {
-	return a.attach(bpf.AcksProgPlaitAckHeard, ebpf.AttachTCXIngress, a.heard, interfaces)
+	return a.attach(bpf.AcksProgPlaitAckHeard, ebpf.AttachTCXIngress, link.Tail(), a.heard, interfaces)
 }
 
 // Close takes the programs out of the kernel.

@@ -234,7 +234,15 @@ func newAckPair(h, far *host, families string) *ackPair {
 		})
 		return up
 	})
-	h.hook("slow", a.receiver.Programs[bpf.AcksProgPlaitAckSent], ebpf.AttachTCXEgress)
+	programs := &ackPrograms{Collection: a.receiver, sent: map[int]link.Link{}}
+	h.in(func() error {
+		i, err := net.InterfaceByName("slow")
+		if err != nil {
+			return err
+		}
+		return programs.watchSent(map[int]bool{i.Index: true})
+	})
+	h.Cleanup(func() { h.must(programs.watchSent(nil)) })
 	far.hook("slow", a.sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
 	far.hook("quick", a.sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
 	var quick *net.Interface
