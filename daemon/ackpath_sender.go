@@ -31,6 +31,8 @@ const (
 	searchEvery = 50 * time.Millisecond
 	// reviewEvery is how often the sockets of flows that are taken are looked at again: their congestion control may have changed.
 	reviewEvery = 2 * time.Second
+	// routeEvery is how often the kernel is asked for the route of a flow, which is work for thousands of them. A lead is told as long, so one that has moved is still measured in time.
+	routeEvery = leadFor
 	// judgeEvery is how long it takes at the least to see that a flow has no use for copies: hellos about a new one come more often.
 	judgeEvery = time.Second / 2
 )
@@ -42,6 +44,8 @@ type takenFlow struct {
 	from       netip.Addr // the hellos, and copies
 	until      time.Time
 	interfaces []int // its ACKs and their copies enter by
+	route      int   // the interface that it leaves by
+	routed     time.Time
 	leads      uint32
 	measured   time.Time // the last of leads
 	copies     uint64    // when rests was set last
@@ -199,8 +203,12 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		s.logf("copies of the ACKs of %v-%v are taken, from %v", t.ends.Local, t.ends.Remote, from)
 	}
 	interfaces := []int{link}
-	if l, _ := s.find(f); l.index != 0 { // without a route the ACKs may enter by that of the hellos
-		interfaces = append(interfaces, l.index)
+	if now.Sub(t.routed) >= routeEvery {
+		l, _ := s.find(f) // without a route, index 0, the ACKs may enter by that of the hellos
+		t.routed, t.route = now, l.index
+	}
+	if t.route != 0 {
+		interfaces = append(interfaces, t.route)
 	}
 	s.moved = s.moved || !slices.Equal(interfaces, t.interfaces)
 	t.until, t.interfaces = now.Add(takenFor), interfaces

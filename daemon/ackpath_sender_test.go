@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,5 +25,31 @@ func TestAckSenderWatches(t *testing.T) {
 		if s.watch(); k.told != c.told || !k.heard[c.link] || !k.heard[4] {
 			t.Errorf("a hello at interface %d: told %d times, want %d; heard is %v", c.link, k.told, c.told, k.heard)
 		}
+	}
+}
+
+// The kernel is asked for the route of a flow now and then, not for every hello about it: of thousands of flows one comes each second.
+func TestAckSenderRoutes(t *testing.T) {
+	s := newAckSender(newFakeAcks(), true, t.Logf)
+	s.list = func() ([]mptcp.Flow, error) {
+		return []mptcp.Flow{subflow("192.0.2.1:443", "198.51.100.7:5000", 0, "plait"), subflow("192.0.2.1:443", "203.0.113.7:5001", 1, "plait")}, nil
+	}
+	asked := 0
+	s.find = func(mptcp.Flow) (ackLink, error) { asked++; return ackLink{index: 4 + asked/2}, nil }
+	now := time.Unix(1000, 0)
+	hello := func(link int) {
+		now = now.Add(time.Second)
+		s.answer(now, netip.MustParseAddr("203.0.113.7"), link, ackpath.Hello{Flows: []ackpath.Name{{Token: 7}}}.Append(nil))
+	}
+	const seconds = 30
+	for range seconds {
+		hello(3)
+	}
+	if most := seconds * int(time.Second) / int(routeEvery); asked > most || asked < most/2 {
+		t.Errorf("asked for a route %d times in %d s, want up to %d", asked, seconds, most)
+	}
+	hello(9)
+	if got := s.taken[ackpath.Name{Token: 7}].interfaces; !slices.Equal(got, []int{9, 4 + asked/2}) {
+		t.Errorf("interfaces %v, want that of the last hello, and of the last route, %d", got, 4+asked/2)
 	}
 }
