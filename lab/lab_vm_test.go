@@ -146,7 +146,7 @@ func TestResultsDoNotDependOnTheHost(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	f := runFile(t, 1, "testdata/invalid.yaml", experiment.Options{})
 	reasons := map[string]string{
-		"no_such_algorithm": "none-such",
+		"no_such_algorithm": "plait_none",
 		"no_subflow":        "application flow: 1 of 2 MPTCP subflows after 1s",
 		"too_short":         "application flow: ended within 1s of its start, before its MPTCP subflows were counted",
 		"too_slow":          "not done 1.5 s after its start (timeout_s)",
@@ -211,6 +211,11 @@ func TestKernels(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every kernel has the congestion controls whose names experiment files may have, and no others before plait comes.
+func TestControls(t *testing.T) {
+	holds(t, runFile(t, 1, "testdata/controls.yaml", experiment.Options{Set: []string{`names="` + strings.Join(experiment.KernelControls, " ") + `"`}}))
 }
 
 // sameKernel says whether a release is of the wanted generation. Backports move on: theirs may be newer.

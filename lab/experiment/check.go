@@ -237,6 +237,7 @@ func check(spec *Spec, tree *node, apps []string, problems *Problems) {
 	c.checkNodes()
 	c.checkRouters()
 	c.checkApps()
+	c.checkCongestion()
 	c.checkTimeline()
 	c.checkMeasure()
 }

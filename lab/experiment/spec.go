@@ -259,7 +259,7 @@ type App struct {
 	Family int `json:"family,omitempty" jsonschema:"enum=4,enum=6,default=6"`
 	// Protocol of the connection.
 	Protocol string `json:"protocol,omitempty" jsonschema:"enum=tcp,enum=mptcp,enum=sctp,default=tcp"`
-	// Congestion is the congestion control of the sender's sockets; default the kernel's. SCTP has no choice; a command sets its own.
+	// Congestion is the congestion control of the sender's sockets: one of the kernel's, plait's own (their names begin with plait), or one that a command of a node's run loads and names. Default the kernel's. SCTP has no choice; a command sets its own.
 	Congestion string `json:"congestion,omitempty"`
 	// StartS is when it starts, in seconds.
 	StartS float64 `json:"start_s,omitempty" jsonschema:"minimum=0,maximum=86400"`

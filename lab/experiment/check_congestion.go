@@ -1,0 +1,63 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// KernelControls are the congestion controls of the guest's kernels, built in or loaded when it boots: the same in every generation (TestControls).
+var KernelControls = []string{
+	"bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno", "scalable", "vegas", "veno", "westwood", "yeah",
+}
+
+// controlSetting is the sysctl of a namespace's default congestion control.
+const controlSetting = "net.ipv4.tcp_congestion_control"
+
+// checkCongestion reports congestion controls that the guest will not have.
+func (c *checker) checkCongestion() {
+	for _, name := range sortedKeys(c.spec.Apps) {
+		c.isControl(join(join("apps", name), "congestion"), c.spec.Apps[name].Congestion)
+	}
+	c.checkDefaultControl("sysctl", c.spec.Sysctl)
+	for _, name := range sortedKeys(c.spec.Nodes) {
+		c.checkDefaultControl(join(join("nodes", name), "sysctl"), c.spec.Nodes[name].Sysctl)
+	}
+}
+
+func (c *checker) checkDefaultControl(path string, settings map[string]any) {
+	for _, key := range sortedKeys(settings) {
+		if strings.ReplaceAll(key, "/", ".") == controlSetting {
+			c.isControlAt(path, key, fmt.Sprint(settings[key]))
+		}
+	}
+}
+
+// isControlAt is isControl for a key that has dots itself.
+func (c *checker) isControlAt(path, key, name string) {
+	if text := c.notControl(name); text != "" {
+		place := c.tree.find(append(strings.Split(path, "."), key))
+		c.problems.add(place, join(path, key), "%s", text)
+	}
+}
+
+func (c *checker) isControl(path, name string) {
+	if text := c.notControl(name); text != "" {
+		c.add(path, "%s", text)
+	}
+}
+
+// notControl says why the guest has no such congestion control; empty if it may have. Those of plait are there when a command has started it, and one that
+// a command names may be loaded by it.
+func (c *checker) notControl(name string) string {
+	if name == "" || slices.Contains(KernelControls, name) || strings.HasPrefix(name, "plait") {
+		return ""
+	}
+	for _, node := range c.spec.Nodes {
+		if slices.ContainsFunc(node.Run, func(command string) bool { return strings.Contains(command, name) }) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("the guest's kernel has no congestion control %s%s (it has %s; plait's own begin with plait, and another one must be loaded by a command of a node's run that names it)",
+		name, suggest(name, KernelControls), strings.Join(KernelControls, ", "))
+}
