@@ -35,7 +35,8 @@ type progress struct {
 	first    time.Time // since when the cells are timed
 	before   float64   // how many had run then
 	last     time.Time // when a cell was last heard of
-	end      chan struct{}
+	closed   bool
+	end      chan struct{} // closed with it
 }
 
 // newProgress shows how far cells of these lengths are; without any, what is done instead of them.
@@ -53,6 +54,15 @@ func newProgress(out *os.File, name string, lengths []float64) *progress {
 	return p
 }
 
+// Busy shows on a terminal what else takes long, which doing tells, until end is called. On anything else it shows nothing.
+func Busy(name string) (doing func(string), end func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func(string) {}, func() {}
+	}
+	p := newProgress(os.Stderr, name, nil)
+	return p.doing, p.close
+}
+
 // runDisplay redraws the line until the experiment ends.
 func (p *progress) runDisplay() {
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -61,7 +71,7 @@ func (p *progress) runDisplay() {
 		select {
 		case <-tick.C:
 			p.mu.Lock()
-			if time.Since(p.started) > quiet {
+			if !p.closed && time.Since(p.started) > quiet {
 				fmt.Fprintf(p.out, "\r\x1b[K%s", clip(p.line(), p.width-1))
 			}
 			p.mu.Unlock()
@@ -211,11 +221,15 @@ func (p *progress) print(s string) {
 	fmt.Fprintf(p.out, "%s: %s\n", p.name, s)
 }
 
-// close ends the display.
+// close ends the display, at the first call.
 func (p *progress) close() {
-	close(p.end)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.closed = true
+	close(p.end)
 	if p.terminal {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plait.dev/plait/lab/experiment"
@@ -17,6 +18,29 @@ func TestStage(t *testing.T) {
 	if got, want := p.line(), "image: packing, step 2 of 2; 12s so far"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// A terminal shows nothing of what is short, then a line, and nothing of it is left at the end.
+func TestDisplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen strings.Builder
+		p := newProgress(nil, "experiment 2 of 5, x", nil)
+		p.out, p.terminal = &screen, true
+		p.doing("booting")
+		go p.runDisplay()
+		time.Sleep(quiet)
+		if screen.Len() > 0 {
+			t.Errorf("shown at once: %q", screen.String())
+		}
+		time.Sleep(time.Second)
+		p.close()
+		p.close()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if got := screen.String(); !strings.Contains(got, "\r\x1b[Kexperiment 2 of 5, x: booting; 3s so far") || !strings.HasSuffix(got, "so far\r\x1b[K") {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // The time that is left is known without a message from a cell: the shortest send none.

@@ -25,6 +25,8 @@ import (
 type Options struct {
 	// Command is the command line to put into the result file.
 	Command string
+	// Part is which of several experiments this one is ("2 of 5"), for who watches; empty if it is alone.
+	Part string
 	// Captures is the directory for packet captures; empty is the current one.
 	Captures string
 	// Before is a result file of the same experiment whose runs are not run again; nil without.
@@ -60,7 +62,11 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 	for i, c := range r.cells {
 		lengths[i] = length(c.Spec)
 	}
-	r.progress = newProgress(l.Terminal, exp.Spec.Name, lengths)
+	name := exp.Spec.Name
+	if o.Part != "" {
+		name = fmt.Sprintf("experiment %s, %s", o.Part, name)
+	}
+	r.progress = newProgress(l.Terminal, name, lengths)
 	defer r.progress.close()
 	for _, c := range r.cells {
 		if r.bases[c.Spec.Kernel] != nil {

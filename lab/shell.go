@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -28,9 +27,10 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	if err != nil {
 		return err
 	}
-	doing := func(s string) { fmt.Fprintln(l.Terminal, s) }
+	p := newProgress(l.Terminal, "shell", nil)
+	defer p.close()
 	kernel := c.Spec.Kernel
-	if _, err := l.Base(ctx, kernel, doing); err != nil { // makes the image
+	if _, err := l.Base(ctx, kernel, p.doing); err != nil { // makes the image
 		return err
 	}
 	job := &agent.Job{Spec: c.Spec, Seed: c.Seed, Shell: &agent.Shell{Rows: rows, Columns: columns, Term: os.Getenv("TERM")}}
@@ -47,21 +47,27 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	if err != nil {
 		return err
 	}
-	doing("booting the guest in real time and building the topology: half a minute, more with routers")
+	p.doing("booting the guest in real time and building the topology: half a minute, more with routers")
 	socket := filepath.Join(dir, "console")
-	go runTerminal(ctx, socket)
+	go runTerminal(ctx, socket, p.close)
 	var problem error
 	err = vm.Live(ctx, machine, dir, input, vm.Options{Terminal: socket}, func(line []byte) {
 		var m agent.Message
-		if json.Unmarshal(line, &m) == nil && m.Invalid != "" {
+		if json.Unmarshal(line, &m) != nil {
+			return
+		}
+		if m.Doing != "" {
+			p.doing(m.Doing)
+		}
+		if m.Invalid != "" {
 			problem = &Invalid{m.Invalid}
 		}
 	})
 	return errors.Join(err, problem)
 }
 
-// runTerminal joins the host's terminal and the guest's console until the machine ends.
-func runTerminal(ctx context.Context, socket string) {
+// runTerminal joins the host's terminal and the guest's console until the machine ends. It calls speaks before the guest's first word is shown.
+func runTerminal(ctx context.Context, socket string, speaks func()) {
 	var console net.Conn
 	for {
 		var err error
@@ -80,5 +86,10 @@ func runTerminal(ctx context.Context, socket string) {
 		defer func() { _ = term.Restore(fd, old) }()
 	}
 	go func() { _, _ = io.Copy(console, os.Stdin) }()
-	_, _ = io.Copy(os.Stdout, console)
+	var word [1]byte
+	if _, err := io.ReadFull(console, word[:]); err == nil {
+		speaks()
+		_, _ = os.Stdout.Write(word[:])
+		_, _ = io.Copy(os.Stdout, console)
+	}
 }

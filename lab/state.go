@@ -44,7 +44,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := l.lock(ctx, "image-"+kernel)
+	unlock, err := l.lock(ctx, "image-"+kernel, doing)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	}
 	b := &base{Digest: digest([]byte(img.Digest), agentBinary), QEMU: qemu}
 	key := digest([]byte(b.Digest), []byte(qemu), []byte(vm.Configuration()))
-	b.state, err = l.state(ctx, "base-"+key[:24], func(dir vm.State) error {
+	b.state, err = l.state(ctx, "base-"+key[:24], doing, func(dir vm.State) error {
 		doing("booting the guest: once, about 15 s")
 		machine, err := l.bootable(kernel, string(dir))
 		if err != nil {
@@ -112,7 +112,7 @@ func (l *Lab) bootable(kernel, dir string) (vm.Image, error) {
 // prepared returns the machine in which the topology of the job is ready.
 func (l *Lab) prepared(ctx context.Context, b *base, job *agent.Job, plan []byte, doing func(string)) (vm.State, error) {
 	key := digest([]byte(b.state), plan)
-	return l.state(ctx, "topology-"+key[:24], func(dir vm.State) error {
+	return l.state(ctx, "topology-"+key[:24], doing, func(dir vm.State) error {
 		doing("preparing the topology: once")
 		prepare := *job
 		prepare.Prepare = true
@@ -147,9 +147,9 @@ func (e *Invalid) Error() string { return e.Reason }
 
 // state returns the saved machine of that name, made by save if it is not in the cache. It becomes visible only when it
 // is complete.
-func (l *Lab) state(ctx context.Context, name string, save func(vm.State) error) (vm.State, error) {
+func (l *Lab) state(ctx context.Context, name string, doing func(string), save func(vm.State) error) (vm.State, error) {
 	dir := filepath.Join(l.Cache, "state", name)
-	unlock, err := l.lock(ctx, name)
+	unlock, err := l.lock(ctx, name, doing)
 	if err != nil {
 		return "", err
 	}
@@ -227,9 +227,10 @@ func (l *Lab) prune() {
 	}
 }
 
-// lock keeps other processes from making the same thing at the same time. It waits until they have.
-func (l *Lab) lock(ctx context.Context, name string) (unlock func(), err error) {
+// lock keeps other processes from making the same thing at the same time. It waits until they have, and says so when that takes long.
+func (l *Lab) lock(ctx context.Context, name string, doing func(string)) (unlock func(), err error) {
 	path := filepath.Join(l.Cache, name+".lock")
+	long := time.After(quiet)
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
@@ -248,6 +249,8 @@ func (l *Lab) lock(ctx context.Context, name string) (unlock func(), err error) 
 		f.Close()
 		select {
 		case <-time.After(100 * time.Millisecond):
+		case <-long:
+			doing("waiting for another plait that makes what this one needs")
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

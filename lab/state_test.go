@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plait.dev/plait/lab/agent"
@@ -49,7 +50,7 @@ func TestBrokenMachineIsMadeAnew(t *testing.T) {
 	l := &Lab{Cache: t.TempDir()}
 	made := 0
 	get := func() string {
-		state, err := l.state(t.Context(), "base-x", func(dir vm.State) error {
+		state, err := l.state(t.Context(), "base-x", func(string) {}, func(dir vm.State) error {
 			made++
 			return errors.Join(os.WriteFile(filepath.Join(string(dir), "ram"), make([]byte, 100), 0o644), os.WriteFile(filepath.Join(string(dir), metaFile), []byte("{}"), 0o644))
 		})
@@ -77,6 +78,27 @@ func TestBrokenMachineIsMadeAnew(t *testing.T) {
 	}
 }
 
+// Who waits for long for another process is told what for.
+func TestLockSaysThatItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Lab{Cache: t.TempDir()}
+		unlock, err := l.lock(t.Context(), "base", func(s string) { t.Errorf("nobody has the lock: %s", s) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(quiet+time.Second, unlock)
+		said := ""
+		second, err := l.lock(t.Context(), "base", func(s string) { said += s })
+		if err != nil {
+			t.Fatal(err)
+		}
+		second()
+		if said != "waiting for another plait that makes what this one needs" {
+			t.Errorf("said %q", said)
+		}
+	})
+}
+
 // One has a lock at a time, and nothing is left in the cache.
 func TestLock(t *testing.T) {
 	l := &Lab{Cache: t.TempDir()}
@@ -85,7 +107,7 @@ func TestLock(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 500 {
-				unlock, err := l.lock(t.Context(), "base")
+				unlock, err := l.lock(t.Context(), "base", func(string) {})
 				if err != nil {
 					t.Error(err)
 					return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"plait.dev/plait/lab"
 	"plait.dev/plait/lab/report"
 	"plait.dev/plait/lab/result"
 )
@@ -20,16 +21,21 @@ func newLabReport() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var files []*result.File
+			doing, end := lab.Busy("report")
+			defer end()
 			for _, path := range args {
+				doing("reading " + path)
 				f, err := result.Read(path)
 				if err != nil {
 					return err
 				}
 				files = append(files, f)
 			}
+			doing("drawing it")
 			if err := report.Write(out, files, report.Options{}); err != nil {
 				return err
 			}
+			end()
 			fmt.Fprintln(c.OutOrStdout(), "report:", out)
 			return nil
 		},
@@ -45,15 +51,21 @@ func newLabDiff() *cobra.Command {
 		Short: "Compare two result files: what changed beyond the spread over seeds",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			doing, end := lab.Busy("diff")
+			defer end()
+			doing("reading " + args[0])
 			a, err := result.Read(args[0])
 			if err != nil {
 				return err
 			}
+			doing("reading " + args[1])
 			b, err := result.Read(args[1])
 			if err != nil {
 				return err
 			}
+			doing("comparing")
 			d := result.Diff(a, b)
+			end()
 			if asJSON {
 				return errors.Join(json.NewEncoder(c.OutOrStdout()).Encode(d), d.Comparable())
 			}

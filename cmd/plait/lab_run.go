@@ -134,12 +134,16 @@ func loadExperiment(name string, o experiment.Options) (*experiment.Experiment, 
 
 // loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
 func (f *runFlags) loadAll(names []string) ([]loaded, error) {
+	doing, end := lab.Busy("reading")
+	defer end()
 	var all []loaded
+	var leftOut []string
 	var problems error
-	for _, name := range names {
+	for i, name := range names {
+		doing(fmt.Sprintf("experiment %d of %d, %s", i+1, len(names), name))
 		e, err := loadExperiment(name, f.load)
 		if errors.Is(err, experiment.ErrNoTraces) && (f.all || f.group != "") {
-			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", name, err)
+			leftOut = append(leftOut, fmt.Sprintf("%s: left out: %v", name, err))
 			continue
 		}
 		if err != nil {
@@ -155,6 +159,10 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 			}
 		}
 		all = append(all, loaded{e, name})
+	}
+	end()
+	for _, line := range leftOut {
+		fmt.Fprintln(os.Stderr, line)
 	}
 	if problems == nil && len(all) == 0 && f.group != "" {
 		problems = f.noneInGroup()
@@ -221,7 +229,10 @@ func (f *runFlags) prepare(names []string) ([]loaded, error) {
 	if err := f.outputs(experiments); err != nil {
 		return nil, err
 	}
+	doing, end := lab.Busy("reading")
+	defer end()
 	for _, e := range experiments {
+		doing("what earlier runs have of " + e.Spec.Name)
 		if _, err := f.before(e, len(experiments) > 1); err != nil { // it is read again in time: results are large
 			return nil, err
 		}
@@ -250,13 +261,13 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 	}
 	var results []*result.File
 	var problem error
-	for _, e := range experiments {
+	for i, e := range experiments {
 		before, err := f.before(e, len(experiments) > 1)
 		if err != nil {
 			return err
 		}
 		save := func(r *result.File) error { return f.write(r, len(experiments) > 1) }
-		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Captures: f.captures, Before: before, Save: save})
+		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Part: part(i, len(experiments)), Captures: f.captures, Before: before, Save: save})
 		if r != nil {
 			results = append(results, r)
 			_ = report.Summary(os.Stdout, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd()))))
@@ -270,10 +281,22 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 	return f.conclude(results, problem)
 }
 
+// part is which of several experiments the one with index i is, empty if it is the only one.
+func part(i, all int) string {
+	if all == 1 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d", i+1, all)
+}
+
 // conclude writes the report and gives the exit status.
 func (f *runFlags) conclude(results []*result.File, problem error) error {
 	if f.report != "" && len(results) > 0 {
-		if err := report.Write(f.report, results, report.Options{}); err != nil {
+		doing, end := lab.Busy("report")
+		doing("drawing it")
+		err := report.Write(f.report, results, report.Options{})
+		end()
+		if err != nil {
 			err = errors.Join(problem, err)
 			return &exit{failure(err), err}
 		}

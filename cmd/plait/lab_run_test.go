@@ -140,3 +140,13 @@ func TestColoured(t *testing.T) {
 		}
 	}
 }
+
+// TestPart: who watches several experiments is told which of them runs.
+func TestPart(t *testing.T) {
+	if got := part(1, 5); got != "2 of 5" {
+		t.Errorf("the second of five is %q", got)
+	}
+	if got := part(0, 1); got != "" {
+		t.Errorf("one alone is %q", got)
+	}
+}
