@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"plait.dev/plait/lab/result"
 )
@@ -33,6 +34,11 @@ func (r *run) resume(before *result.File) error {
 		return err
 	}
 	was := conditions(before)
+	for _, is := range now.Provenance.Recordings {
+		if slices.ContainsFunc(before.Provenance.Recordings, func(was result.Recording) bool { return was.File == is.File && was.SHA256 != is.SHA256 }) {
+			return fmt.Errorf("resume %s: the result file was made with another recording %s, %w", r.exp.Spec.Name, is.File, ErrConditions)
+		}
+	}
 	for i, is := range conditions(now) {
 		if is != was[i] {
 			return fmt.Errorf("resume %s: the result file was made with another %s, %w", r.exp.Spec.Name, is[0], ErrConditions)

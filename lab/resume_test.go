@@ -12,7 +12,7 @@ import (
 // interrupted is a run of which nothing is done yet, under conditions that need no machine.
 func interrupted(t *testing.T) *run {
 	t.Helper()
-	e, err := experiment.Load("testdata/interrupt.yaml", experiment.Options{Seeds: 3})
+	e, err := experiment.Load("testdata/interrupt.yaml", experiment.Options{Seeds: 3, Set: []string{"links.path.rate_mbps=null", "links.path.trace={file: steps.down}"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +65,7 @@ func TestResumeOtherConditions(t *testing.T) {
 	}{
 		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file,"},
 		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image or build of plait,"},
+		{func(f *result.File) { f.Provenance.Recordings[0].SHA256 = "another" }, "another recording steps.down,"},
 		{func(f *result.File) { f.Cells[0].Seed = 9 }, "does not ask for (1),"},
 	} {
 		f := written(t)

@@ -266,7 +266,7 @@ func (r *run) file() (*result.File, error) {
 		return nil, err
 	}
 	f := &result.File{Format: result.Format, Experiment: about, Provenance: result.Provenance{
-		Command: r.options.Command, Plait: r.lab.Version, QEMU: r.bases[first.Kernel].QEMU, ClockBase: vm.ClockBase,
+		Command: r.options.Command, Plait: r.lab.Version, QEMU: r.bases[first.Kernel].QEMU, Recordings: r.exp.Recordings(), ClockBase: vm.ClockBase,
 	}}
 	var kernels, images []string
 	for _, generation := range slices.Sorted(maps.Keys(r.bases)) {

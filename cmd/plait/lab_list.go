@@ -62,6 +62,9 @@ func newLabShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if text := noRecordings(e, o.Traces); text != "" {
+				fmt.Fprintln(c.ErrOrStderr(), text)
+			}
 			out := c.OutOrStdout()
 			cells := e.Cells()
 			t, err := topo.New(cells[0].Spec)

@@ -132,6 +132,15 @@ func loadExperiment(name string, o experiment.Options) (*experiment.Experiment, 
 	return e, nil
 }
 
+// noRecordings says what in the directory of recordings is none; empty if all are.
+func noRecordings(e *experiment.Experiment, dir string) string {
+	names := e.NoRecordings()
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("--traces %s: not replayed, as recordings are named *.up or *.down (or the same with .gz): %s", dir, strings.Join(names, ", "))
+}
+
 // loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
 func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 	doing, end := lab.Busy("reading")
@@ -159,6 +168,9 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 			}
 		}
 		all = append(all, loaded{e, name})
+		if text := noRecordings(e, f.load.Traces); text != "" && !slices.Contains(leftOut, text) {
+			leftOut = append(leftOut, text)
+		}
 	}
 	end()
 	for _, line := range leftOut {

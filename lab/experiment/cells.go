@@ -1,22 +1,13 @@
 package experiment
 
 import (
-	"bytes"
-	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"plait.dev/plait/lab/link"
 )
 
 // Cell is one run: one point of the matrix, one variant, one seed.
@@ -181,68 +172,4 @@ func directions(spec *Spec, visit func(path string, d *Direction)) {
 		all(join(path, "forward"), spec.Timeline[i].Forward)
 		all(join(path, "backward"), spec.Timeline[i].Backward)
 	}
-}
-
-// maxLines is how many lines all recordings of a cell may have: with 8 million the guest's memory is nearly full, with 10 million the
-// kernel ends the packet emulator.
-const maxLines = 8_000_000
-
-// readTraces reads the recordings the spec names, each file once.
-func (l *loader) readTraces(spec *Spec, tree *node) {
-	lines := 0
-	directions(spec, func(path string, d *Direction) {
-		if d.Trace == nil {
-			return
-		}
-		path = join(path, "trace.file")
-		opportunities, err := l.trace(d.Trace.File)
-		if err != nil {
-			l.problems.add(tree.find(strings.Split(path, ".")), path, "%v", err)
-		}
-		d.Trace.OpportunitiesMs = opportunities
-		if lines += len(opportunities); !strings.Contains(path, ".forward.") && !strings.Contains(path, ".backward.") {
-			lines += len(opportunities) // it is for both
-		}
-	})
-	if lines > maxLines {
-		l.problems.add(tree.find([]string{"links"}), "links", "the recordings have %d lines in all, the guest has memory for %d; cut them", lines, maxLines)
-	}
-}
-
-// trace is a recording: of the directory given with --traces if it is there, else a path relative to the experiment, else
-// one of plait's own.
-func (l *loader) trace(name string) ([]uint32, error) {
-	if _, err := os.Stat(cmp.Or(l.opt.Traces, ".")); err != nil { // another file of that name would do in silence
-		return nil, fmt.Errorf("find recordings for --traces: %w", err)
-	}
-	file := filepath.Join(l.opt.Traces, name)
-	if _, err := os.Stat(file); l.opt.Traces == "" || filepath.IsAbs(name) || err != nil {
-		file = l.relative(name)
-	}
-	if opportunities, ok := l.traces[file]; ok {
-		return opportunities, nil
-	}
-	if info, err := os.Stat(file); err != nil {
-		if own, missing := embedded.ReadFile(path.Join("trace", name)); missing == nil {
-			return link.ParseTrace(bytes.NewReader(own), name)
-		}
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", file)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var reader io.Reader = bytes.NewReader(content)
-	if strings.HasSuffix(file, ".gz") {
-		if reader, err = gzip.NewReader(reader); err != nil {
-			return nil, fmt.Errorf("unpack %s: %w", file, err)
-		}
-	}
-	opportunities, err := link.ParseTrace(reader, file)
-	if err == nil {
-		l.traces[file] = opportunities
-	}
-	return opportunities, err
 }

@@ -68,15 +68,16 @@ func isPath(name string) bool {
 
 // loader holds what is needed only while an experiment is read or its bounds are evaluated.
 type loader struct {
-	opt         Options
-	file        string
-	dir         string // relative paths in the file start here
-	tree        *node  // the file with its topology and --set merged in
-	problems    Problems
-	forced      []field // parameters given with --set, each with the list of its values
-	expressions map[string]*expression
-	traces      map[string][]uint32
-	used        map[string]bool // parameters that are referred to
+	opt          Options
+	file         string
+	dir          string // relative paths in the file start here
+	tree         *node  // the file with its topology and --set merged in
+	problems     Problems
+	forced       []field // parameters given with --set, each with the list of its values
+	expressions  map[string]*expression
+	recordings   map[string]recording // by the name in the file
+	noRecordings []string             // in the directory of $traces
+	used         map[string]bool      // parameters that are referred to
 }
 
 func (l *loader) compile(source string) (*expression, error) {
@@ -176,7 +177,7 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 		return nil, problems
 	}
 	l := &loader{opt: opt, file: file, dir: dir, tree: tree, problems: problems,
-		expressions: map[string]*expression{}, traces: map[string][]uint32{}, used: map[string]bool{}}
+		expressions: map[string]*expression{}, recordings: map[string]recording{}, used: map[string]bool{}}
 	x := &Experiment{Source: string(text), load: l}
 	x.Source += l.mergeTopology()
 	l.applySet()

@@ -1,12 +1,15 @@
 package experiment
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"plait.dev/plait/lab/result"
 )
 
 const matrixText = `
@@ -123,6 +126,28 @@ links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backwa
 		if !slices.Equal(a.Forward.Trace.OpportunitiesMs, want) || !slices.Equal(a.Backward.Trace.OpportunitiesMs, []uint32{1, 5, 9}) {
 			t.Errorf("cell %d: %v, %v", i, a.Forward.Trace, a.Backward.Trace)
 		}
+	}
+}
+
+// TestRecordings: a result names each recording that is replayed by its digest, and who runs it hears what in the directory is none.
+func TestRecordings(t *testing.T) {
+	x := mustLoad(t, `
+matrix: {recording: $traces}
+links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backward: {trace: {file: ../traces/short.up}}}}
+`+bulk, Options{Traces: "testdata/traces", Set: []string{"recording=short.down.gz"}})
+	var want []result.Recording
+	for _, name := range []string{"../traces/short.up", "short.down.gz"} {
+		content, err := os.ReadFile("testdata/traces/" + filepath.Base(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, result.Recording{File: name, SHA256: fmt.Sprintf("%x", sha256.Sum256(content))})
+	}
+	if got := x.Recordings(); !slices.Equal(got, want) {
+		t.Errorf("recordings %v, want %v", got, want)
+	}
+	if got := x.NoRecordings(); !slices.Equal(got, []string{"README.md"}) {
+		t.Errorf("no recordings: %v", got)
 	}
 }
 

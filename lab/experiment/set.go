@@ -1,10 +1,7 @@
 package experiment
 
 import (
-	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,49 +115,4 @@ func replace(n *node, path []string, value *node) *node {
 		return &copied
 	}
 	return n.with(path[0], value.place, replace(n.get(path[0]), path[1:], value))
-}
-
-// expandTraces puts the recordings of --traces where a list of the matrix is the word $traces.
-func (l *loader) expandTraces() error {
-	matrix := l.tree.get("matrix")
-	if matrix == nil {
-		return nil
-	}
-	for _, axis := range matrix.fields {
-		if axis.value.text != "$traces" {
-			continue
-		}
-		if l.opt.Traces == "" {
-			return ErrNoTraces
-		}
-		files, err := traceFiles(l.opt.Traces)
-		if err != nil {
-			return err
-		}
-		list := &node{place: axis.value.place, kind: yaml.SequenceNode}
-		for _, file := range files {
-			list.items = append(list.items, &node{place: axis.value.place, kind: yaml.ScalarNode, tag: tagString, text: file})
-		}
-		l.tree = replace(l.tree, []string{"matrix", axis.key}, list)
-	}
-	return nil
-}
-
-// traceFiles are the base names of the recordings in a directory, sorted.
-func traceFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("find recordings for --traces: %w", err)
-	}
-	var files []string
-	for _, entry := range entries {
-		switch filepath.Ext(strings.TrimSuffix(entry.Name(), ".gz")) {
-		case ".up", ".down":
-			files = append(files, entry.Name())
-		}
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("find recordings for --traces: %s has no file *.up or *.down (or the same with .gz)", dir)
-	}
-	return files, nil
 }

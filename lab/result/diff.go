@@ -129,6 +129,11 @@ func provenance(a, b *File, varying []string) []Change {
 	add("image", pa.Image, pb.Image)
 	add("plait", pa.Plait, pb.Plait)
 	add("qemu", pa.QEMU, pb.QEMU)
+	for _, name := range union(recordings(a), recordings(b)) {
+		if ra, rb := pa.recording(name), pb.recording(name); ra != "" && rb != "" { // which there are, the cells say
+			add("recording "+name, ra, rb)
+		}
+	}
 	add("clock base", pa.ClockBase, pb.ClockBase)
 	if a.Experiment.Source != b.Experiment.Source {
 		changes = append(changes, Change{"experiment file", "its text", "another text"})
@@ -145,6 +150,25 @@ func provenance(a, b *File, varying []string) []Change {
 		}
 	}
 	return changes
+}
+
+// recordings are the names of those that a file's links replay.
+func recordings(f *File) []string {
+	var names []string
+	for _, r := range f.Provenance.Recordings {
+		names = append(names, r.File)
+	}
+	return names
+}
+
+// recording is the digest of the one of that name, empty if there is none.
+func (p Provenance) recording(name string) string {
+	for _, r := range p.Recordings {
+		if r.File == name {
+			return r.SHA256
+		}
+	}
+	return ""
 }
 
 // constants returns the parameters of each variant's first cell, by variant and name.

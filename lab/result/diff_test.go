@@ -48,6 +48,7 @@ func TestVerdict(t *testing.T) {
 func TestDiffFindsWhatChanged(t *testing.T) {
 	a, b := sample(), sample()
 	b.Provenance.Kernel = "6.1.0"
+	b.Provenance.Recordings = []Recording{{"lte.down", "other"}, {"more.down", "ef56"}}
 	b.Bounds[0].OK = false
 	for i := range b.Cells {
 		b.Cells[i].Params["queue"] = "shallow"
@@ -58,7 +59,7 @@ func TestDiffFindsWhatChanged(t *testing.T) {
 	b.Cells[0].Invalid = "subflow not joined"
 	b.Cells = b.Cells[:6] // rate 20, tcp is gone
 	r := Diff(a, b)
-	if want := []Change{{"kernel", "6.12.107", "6.1.0"}, {"parameter queue of mptcp", "deep", "shallow"}, {"parameter queue of tcp", "deep", "shallow"}}; !reflect.DeepEqual(r.Provenance, want) {
+	if want := []Change{{"kernel", "6.12.107", "6.1.0"}, {"recording lte.down", "cd34", "other"}, {"parameter queue of mptcp", "deep", "shallow"}, {"parameter queue of tcp", "deep", "shallow"}}; !reflect.DeepEqual(r.Provenance, want) {
 		t.Errorf("provenance = %v, want %v", r.Provenance, want)
 	}
 	if want := []Change{

@@ -21,7 +21,7 @@ func sample() *File {
 				Links: []Link{{Name: "a", Ends: []string{"client", "r"}, Forward: "30 Mbit/s, 10 ms"}},
 			},
 			Plots: []Plot{{Kind: "bars", Show: []string{"bulk.goodput_mbps"}, X: "rate_mbps"}}},
-		Provenance: Provenance{Command: "plait lab run pair --seeds 2", Seeds: []int{1, 2}, Kernel: "6.12.107", Image: "ab12",
+		Provenance: Provenance{Command: "plait lab run pair --seeds 2", Seeds: []int{1, 2}, Kernel: "6.12.107", Image: "ab12", Recordings: []Recording{{File: "lte.down", SHA256: "cd34"}},
 			Plait: "v0.1.0", QEMU: "7.2.22", ClockBase: "2026-01-01T00:00:00Z"},
 		Bounds: []Bound{{Expression: "mptcp.goodput_mbps >= 0.9 * 2 * rate_mbps", Because: "headers take 8 %",
 			Params: map[string]any{"rate_mbps": 10}, Left: 19, Operator: ">=", Right: 18, OK: true}},

@@ -103,8 +103,18 @@ type Provenance struct {
 	Plait string `json:"plait"`
 	// QEMU is the version of the emulator.
 	QEMU string `json:"qemu"`
+	// Recordings are those that links replay, in the order of their names.
+	Recordings []Recording `json:"recordings,omitempty"`
 	// ClockBase is the date at which every guest's clock starts.
 	ClockBase string `json:"clock_base"`
+}
+
+// Recording is a recorded link that was replayed.
+type Recording struct {
+	// File is its name, as the experiment or its parameters have it.
+	File string `json:"file"`
+	// SHA256 of the file, in hexadecimal.
+	SHA256 string `json:"sha256"`
 }
 
 // Cell is one run.
