@@ -43,6 +43,12 @@ func TestMain(m *testing.M) {
 // runFile runs an experiment file as `plait lab run` does.
 func runFile(tb testing.TB, jobs int, name string, o experiment.Options) *result.File {
 	tb.Helper()
+	return runInto(tb, tb.TempDir(), jobs, name, o)
+}
+
+// runInto is runFile with a directory for captures.
+func runInto(tb testing.TB, captures string, jobs int, name string, o experiment.Options) *result.File {
+	tb.Helper()
 	rung.VM(tb)
 	e, err := experiment.Load(name, o)
 	if err != nil {
@@ -53,7 +59,7 @@ func runFile(tb testing.TB, jobs int, name string, o experiment.Options) *result
 		tb.Fatal(err)
 	}
 	l.Terminal = nil
-	f, err := l.Run(tb.Context(), e, Options{Captures: tb.TempDir()})
+	f, err := l.Run(tb.Context(), e, Options{Captures: captures})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -13,6 +13,10 @@ func TestExperiments(t *testing.T) {
 		options experiment.Options
 	}{
 		{"../docs/lab/guide/first.yaml", experiment.Options{}},
+		{"../docs/lab/guide/compare.yaml", experiment.Options{Set: []string{"loss_percent=2"}, Seeds: 1}},
+		{"../docs/lab/guide/event.yaml", experiment.Options{}},
+		{"../docs/lab/guide/rivals.yaml", experiment.Options{}},
+		{"../docs/lab/guide/routers.yaml", experiment.Options{}},
 		{"tcp-single", experiment.Options{}},
 		{"burst-clean", experiment.Options{}},
 		{"burst-slow-start", experiment.Options{Set: []string{"size=65536"}}},

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,19 +110,44 @@ func (n *network) emulatedTotals(name string, forward bool) func() measure.Total
 // fairness compares the goodputs of the applications, and of the connections in measured, that measure.jain names.
 func (c *cell) fairness(measured []result.Series) {
 	names := c.spec.Measure.Jain
-	var series []result.Series
-	for _, name := range names {
-		for _, s := range slices.Concat(c.out.Series, measured) {
-			if s.Name == name+".goodput_mbps" {
-				series = append(series, s)
-			}
-		}
+	series, all := goodputs(names, slices.Concat(c.out.Series, measured))
+	if all && len(series) == 1 { // of all connections there is one
+		return
 	}
 	shares := measure.Jain(c.spec.Measure.JainFromS, series...)
-	if len(series) < len(names) || len(shares.Index.Values) == 0 {
+	if !all || len(shares.Index.Values) == 0 {
 		c.fail(fmt.Errorf("jain of %v: no second in which all of them have goodput", names))
 		return
 	}
 	c.add("fairness", map[string]float64{"jain_mean": shares.Mean, "jain_min": shares.Lowest, "ratio_max": shares.RatioMax,
 		"double_percent": shares.DoublePercent}, []result.Series{shares.Index}, nil)
+}
+
+// goodputs are the series that measure.jain names, and whether each name has one.
+func goodputs(names []string, series []result.Series) (found []result.Series, all bool) {
+	byName := map[string]result.Series{}
+	for _, s := range series {
+		byName[s.Name] = s
+	}
+	for _, name := range names {
+		one, onward := strings.CutSuffix(name, "..")
+		app, number, _ := strings.Cut(one, "/")
+		first, _ := strconv.Atoi(number) // of an application itself there is none, and it is not asked for
+		for k := first; ; k++ {
+			if onward {
+				one = fmt.Sprintf("%s/%d", app, k)
+			}
+			s, ok := byName[one+".goodput_mbps"]
+			if !ok && (!onward || k == first) {
+				return nil, false
+			}
+			if ok {
+				found = append(found, s)
+			}
+			if !ok || !onward {
+				break
+			}
+		}
+	}
+	return found, true
 }

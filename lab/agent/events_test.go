@@ -8,6 +8,7 @@ import (
 
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/measure"
+	"plait.dev/plait/lab/result"
 )
 
 func TestTimeline(t *testing.T) {
@@ -109,5 +110,32 @@ func TestRouteEvent(t *testing.T) {
 	}
 	if routeEvent(experiment.Event{Blackhole: "both"}) != measure.Fail || routeEvent(experiment.Event{Blackhole: "none"}) != measure.Recover {
 		t.Error("a blackhole is no failure, or its end no recovery")
+	}
+}
+
+// TestGoodputs: measure.jain compares applications, connections, or all connections from one on.
+func TestGoodputs(t *testing.T) {
+	var series []result.Series
+	for _, name := range []string{"file", "iperf/1", "iperf/2", "iperf/3", "iperf/10"} {
+		series = append(series, result.Series{Name: name + ".cwnd_packets"}, result.Series{Name: name + ".goodput_mbps"})
+	}
+	for _, test := range []struct {
+		names, want []string
+		all         bool
+	}{
+		{[]string{"file", "iperf/1"}, []string{"file", "iperf/1"}, true},
+		{[]string{"iperf/2.."}, []string{"iperf/2", "iperf/3"}, true},
+		{[]string{"iperf/3..", "file"}, []string{"iperf/3", "file"}, true},
+		{[]string{"iperf/4.."}, nil, false},
+		{[]string{"file", "iperf"}, nil, false},
+	} {
+		found, all := goodputs(test.names, series)
+		var got []string
+		for _, s := range found {
+			got = append(got, strings.TrimSuffix(s.Name, ".goodput_mbps"))
+		}
+		if !slices.Equal(got, test.want) || all != test.all {
+			t.Errorf("%v: %v, %v, want %v, %v", test.names, got, all, test.want, test.all)
+		}
 	}
 }

@@ -220,7 +220,7 @@ func (c *cell) measureConfig() measure.Config {
 		if a.Type == "ping" || a.Protocol == "sctp" {
 			continue // no TCP sockets to follow
 		}
-		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: a.Protocol == "mptcp"})
+		m.Apps = append(m.Apps, measure.App{Name: name, FromNS: e.FromNS, Port: e.Port, MPTCP: a.Protocol == "mptcp", Foreign: a.Type == "command"})
 	}
 	m.Links = c.network.counters(c.spec)
 	followed := c.spec.Measure.Prefix
@@ -260,6 +260,12 @@ func (c *cell) collect() (*result.Cell, map[string][]byte, error) {
 	}
 	if err := errors.Join(append(c.invalid, err, c.network.broken)...); err != nil {
 		return nil, nil, err
+	}
+	for name, app := range c.spec.Apps {
+		delivered, ok := out.Metrics[name]["delivered_bytes"]
+		if took := c.out.Metrics[name]["completion_s"]; app.Type == "command" && ok && took > 0 {
+			out.Metrics[name]["goodput_mbps"] = delivered * 8 / 1e6 / took
+		}
 	}
 	for name, metrics := range out.Metrics {
 		c.add(name, metrics, nil, nil)

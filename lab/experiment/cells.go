@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
-
 )
 
 // Cell is one run: one point of the matrix, one variant, one seed.

@@ -44,11 +44,11 @@ func (c *checker) checkJain() {
 			c.add(path, "%s is listed twice", name)
 		case isFlow && !c.spec.Measure.Sockets:
 			c.add(path, "connections such as %s are followed with measure.sockets only", name)
-		case c.known(path, "application", owner, c.declared) && app != nil && !app.hasGoodput() && !isFlow:
-			c.add(path, "%s has no goodput: the lab does not count what a %s receives", name, app.Type)
+		case c.known(path, "application", owner, c.declared) && app != nil && !app.hasGoodput() && !app.countedGoodput(c.spec.Measure) && !isFlow:
+			c.add(path, "%s has no goodput: the lab does not count what a %s receives%s", name, app.Type, goodputOf[app.Type])
 		}
 	}
-	if len(names) == 1 {
+	if len(names) == 1 && !strings.HasSuffix(names[0], "..") {
 		c.add("measure.jain", "fairness needs two applications")
 	}
 }
@@ -62,7 +62,11 @@ func ownerOf(name string) (app string, isFlow bool) {
 	return app, true
 }
 
-var flowName = regexp.MustCompile(`^[^/]+/[1-9][0-9]*$`)
+// flowName is connection or subflow k of an application, or with two dots behind it that one and all after it.
+var flowName = regexp.MustCompile(`^[^/]+/[1-9][0-9]*(\.\.)?$`)
+
+// goodputOf is what to do about an application's goodput.
+var goodputOf = map[string]string{"command": " without measure.sockets"}
 
 // presentJain leaves fairness to the applications that are in the cell; one alone has none.
 func presentJain(spec *Spec) {
@@ -70,7 +74,7 @@ func presentJain(spec *Spec) {
 		app, _ := ownerOf(name)
 		return spec.Apps[app] == nil
 	})
-	if len(spec.Measure.Jain) < 2 {
+	if names := spec.Measure.Jain; len(names) == 0 || len(names) == 1 && !strings.HasSuffix(names[0], "..") {
 		spec.Measure.Jain = nil
 	}
 }

@@ -174,6 +174,18 @@ func TestLabFiles(t *testing.T) {
 	}
 }
 
+// TestGoodputOfPrograms: the lab counts at the sender what a program receives, if it is to look at sockets.
+func TestGoodputOfPrograms(t *testing.T) {
+	const app = two + "apps: {tool: {type: command, from: server, to: client, client_command: iperf3}}\n"
+	const bound = "bounds: [{because: it must, expect: tool.goodput_mbps > 0}]\n"
+	accepts(t, "measure: {sockets: true}\n"+app+bound)
+	refuses(t, app+bound, "bounds.0.expect")
+	accepts(t, "measure: {sockets: true, jain: [tool/2..]}\n"+app)
+	refuses(t, "measure: {jain: [tool/2..]}\n"+app, "connections such as tool/2.. are followed with measure.sockets only")
+	refuses(t, "measure: {jain: [tool, tool/2]}\n"+app, "tool has no goodput: the lab does not count what a command receives without measure.sockets")
+	refuses(t, "measure: {sockets: true, jain: [tool/2]}\n"+app, "fairness needs two applications")
+}
+
 // TestJainOfThoseThere: fairness is between the named applications that a cell has.
 func TestJainOfThoseThere(t *testing.T) {
 	file := func(jain string) string {

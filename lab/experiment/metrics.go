@@ -44,6 +44,16 @@ var probeMetrics = metricGroup{"download, stream, bursts and command, with measu
 	{"probe_retransmits", "", "Segments sent again as tail loss probes."},
 }}
 
+var socketsMetrics = metricGroup{"download, stream, bursts and command, with measure.sockets, unless protocol is sctp", []Metric{
+	{"delivered_bytes", "bytes", "Payload that the sender's sockets have seen acknowledged; what MPTCP sent on two subflows counts on both."},
+	{"spurious_retransmits", "", "Segments sent in vain: the peer's DSACKs say it had them."},
+}}
+
+// commandMetrics are of programs that receive themselves.
+var commandMetrics = metricGroup{"command, with measure.sockets, unless protocol is sctp", []Metric{
+	{"goodput_mbps", "Mbit/s", "delivered_bytes, divided by completion_s."},
+}}
+
 var mptcpMetrics = metricGroup{"applications with protocol mptcp", []Metric{
 	{"subflows", "", "Subflows that were established, the first included."},
 }}
@@ -139,7 +149,7 @@ const fairness = "fairness"
 func metricGroups() []metricGroup {
 	return []metricGroup{
 		startMetrics, completionMetrics, flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["arms"], appMetrics["ping"],
-		mptcpMetrics, probeMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, fairnessMetrics,
+		mptcpMetrics, probeMetrics, socketsMetrics, commandMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, fairnessMetrics,
 	}
 }
 
@@ -160,9 +170,14 @@ func (a *App) ownMetrics(measure Measure) []Metric {
 		if measure.Probe && a.Protocol != "sctp" {
 			list = append(list, probeMetrics.Metrics...)
 		}
+		if measure.Sockets && a.Protocol != "sctp" {
+			list = append(list, socketsMetrics.Metrics...)
+		}
 	}
 	if a.hasGoodput() {
 		list = append(list, flowMetrics.Metrics...)
+	} else if a.countedGoodput(measure) {
+		list = append(list, commandMetrics.Metrics...)
 	}
 	if a.Protocol == "mptcp" {
 		list = append(list, mptcpMetrics.Metrics...)
@@ -172,6 +187,11 @@ func (a *App) ownMetrics(measure Measure) []Metric {
 
 // hasGoodput says that the lab receives the application's data itself, and so can count it.
 func (a *App) hasGoodput() bool { return a.Type != "ping" && a.Type != "command" }
+
+// countedGoodput says that the data of a program is counted at its sender's sockets.
+func (a *App) countedGoodput(measure Measure) bool {
+	return a.Type == "command" && measure.Sockets && a.Protocol != "sctp"
+}
 
 // Metrics are the metrics of a cell by the name they have in its result: application, node, link or fairness.
 func (s *Spec) Metrics() map[string][]Metric {

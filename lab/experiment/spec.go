@@ -364,7 +364,7 @@ type Measure struct {
 	Probe bool `json:"probe,omitempty"`
 	// Pcap lists node/link captures to keep, e.g. client/access.
 	Pcap []string `json:"pcap,omitempty"`
-	// Jain compares per second those of these applications that are in the cell, if two are: Jain's index and the ratio of the last to the first. name/k is connection or subflow k of an application and needs sockets.
+	// Jain compares per second those of these applications that are in the cell, if two are: Jain's index and the ratio of the last to the first. name/k is connection or subflow k of an application, name/k.. that one and all after it; both need sockets.
 	Jain []string `json:"jain,omitempty"`
 	// JainFromS leaves out the seconds that begin before this one.
 	JainFromS float64 `json:"jain_from_s,omitempty" jsonschema:"minimum=0,maximum=86400"`

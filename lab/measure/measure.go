@@ -49,6 +49,8 @@ type App struct {
 	Port uint16
 	// MPTCP says that the sockets are subflows of MPTCP connections.
 	MPTCP bool
+	// Foreign says that a program receives the data, not the lab: with Measure.Sockets its goodput is what its sockets delivered.
+	Foreign bool
 }
 
 // Outcome is what was recorded, in the shape of a result.Cell.

@@ -3,6 +3,7 @@ package measure
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -63,6 +64,9 @@ var quantities = [...]struct{ name, unit string }{
 	{"retransmits", "packets"},
 	{"spurious_retransmits", "packets"},
 }
+
+// quantityGoodput is the place of the goodput among the quantities.
+const quantityGoodput = 4
 
 // firstCount is the first of the quantities that count what happened in the interval.
 const firstCount = 5
@@ -251,8 +255,36 @@ func (s *sockets) finish(_ time.Duration, out *Outcome) error {
 			}
 			out.set(name, "delivered_bytes", float64(f.acked))
 		}
+		if s.cfg.Measure.Sockets {
+			s.total(app, flows, out)
+		}
 	}
 	return s.close(nil)
+}
+
+// total adds up the flows of an application.
+func (s *sockets) total(app App, flows []*flow, out *Outcome) {
+	var delivered, spurious float64
+	var goodput []float64
+	first := math.MaxInt
+	for _, f := range flows {
+		delivered, spurious = delivered+float64(f.acked), spurious+float64(f.spurious)
+		first = min(first, f.first)
+	}
+	for _, f := range flows {
+		values := f.values[quantityGoodput]
+		for len(goodput) < f.first-first+len(values) {
+			goodput = append(goodput, 0)
+		}
+		for i, v := range values {
+			goodput[f.first-first+i] += v
+		}
+	}
+	out.set(app.Name, "delivered_bytes", delivered)
+	out.set(app.Name, "spurious_retransmits", spurious)
+	if app.Foreign && len(flows) > 0 {
+		out.Series = append(out.Series, s.cfg.series(app.Name+".goodput_mbps", "Mbit/s", "", first, goodput))
+	}
 }
 
 // close closes the netlink sockets and passes on the cause.

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"plait.dev/plait/lab/experiment"
+	"plait.dev/plait/lab/result"
 )
 
 func TestFlowRecord(t *testing.T) {
@@ -70,5 +73,34 @@ func TestCountSubflow(t *testing.T) {
 	s.countSubflow(0, &diag{state: tcpEstablished}) // fell back to TCP: no connection of MPTCP's any more
 	if got := s.fewest(0); got != 0 {
 		t.Errorf("beside a connection of TCP the fewest are %d, want 0", got)
+	}
+}
+
+// TestTotal: an application has what all of its connections delivered and sent in vain, and a program the sum of their goodputs, whichever of them is there.
+func TestTotal(t *testing.T) {
+	for _, foreign := range []bool{true, false} {
+		s := &sockets{cfg: Config{Every: time.Second, Measure: experiment.Measure{Sockets: true}, Apps: []App{{Name: "x", Foreign: foreign}}}, flows: map[uint64]*flow{}, most: []int{-1}}
+		for _, at := range []struct {
+			k      int
+			cookie uint64
+			acked  uint64
+		}{{3, 1, 125000}, {4, 1, 250000}, {4, 2, 250000}, {5, 2, 500000}} {
+			d := &diag{family: 10, cookie: at.cookie, bytesAcked: at.acked, spurious: uint32(at.k)}
+			s.flow(0, d).record(at.k, d, time.Second)
+		}
+		out := &Outcome{Metrics: map[string]map[string]float64{}}
+		if err := s.finish(0, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Metrics["x"]; got["delivered_bytes"] != 750000 || got["spurious_retransmits"] != 9 {
+			t.Errorf("metrics %v", got)
+		}
+		i := slices.IndexFunc(out.Series, func(s result.Series) bool { return s.Name == "x.goodput_mbps" })
+		if (i >= 0) != foreign {
+			t.Errorf("foreign %v: series at %d", foreign, i)
+		}
+		if want := []float64{1, 3, 2}; foreign && (out.Series[i].StartS != 3 || !slices.Equal(out.Series[i].Values, want)) {
+			t.Errorf("%+v, want %v from 3 s", out.Series[i], want)
+		}
 	}
 }
