@@ -22,8 +22,13 @@ func (x *Experiment) where(when string) ([]point, error) {
 		return x.points, nil
 	}
 	var points []point
-	for _, p := range x.points {
-		scope := p.paramScope(nil)
+	if x.conditions == nil { // a file may have hundreds of conditions
+		for _, p := range x.points {
+			x.conditions = append(x.conditions, p.paramScope(nil))
+		}
+	}
+	for i, p := range x.points {
+		scope := x.conditions[i]
 		e, err := x.load.compileOver(when, scope)
 		if err != nil {
 			return nil, err

@@ -41,7 +41,9 @@ type Experiment struct {
 	Seeds int
 
 	points []point
-	load   *loader
+	// conditions are what a condition sees at each of the points, made when the first is asked for.
+	conditions []map[string]any
+	load       *loader
 }
 
 // Load reads an experiment: the name of one in the binary, or the path of a file (it has a slash or ends in .yaml). Every
