@@ -91,13 +91,6 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	return b, errors.Join(err, json.Unmarshal(meta, b))
 }
 
-// Image makes the image of a kernel generation anew, and shows how far it is.
-func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
-	p := newProgress(l.Terminal, "image", nil)
-	defer p.close()
-	return image.Build(ctx, l.Cache, kernel, p.doing)
-}
-
 // bootable puts the agent into a copy, in dir, of the image of a kernel generation, which has been made.
 func (l *Lab) bootable(kernel, dir string) (vm.Image, error) {
 	agentBinary, err := os.ReadFile(l.Agent)

@@ -42,11 +42,13 @@ func newLabShell() *cobra.Command {
 }
 
 func newLabImage() *cobra.Command {
-	var kernel string
+	var kernel, export, imported string
 	c := &cobra.Command{
 		Use:   "image",
-		Short: "Make the guest image anew, with the newest packages of Debian",
+		Short: "Make the guest image anew, with the newest packages of Debian, or carry it to another machine",
 		Args:  cobra.NoArgs,
+		Example: `  plait lab image --export plait-image.tar.gz
+  plait lab image --import plait-image.tar.gz`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !slices.Contains(image.Kernels(), kernel) {
 				return fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(image.Kernels(), ", "))
@@ -55,7 +57,15 @@ func newLabImage() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			img, err := l.Image(c.Context(), kernel)
+			var img image.Image
+			switch {
+			case export != "":
+				img, err = l.ExportImage(kernel, export)
+			case imported != "":
+				img, err = l.ImportImage(imported)
+			default:
+				img, err = l.Image(c.Context(), kernel)
+			}
 			if err != nil {
 				return &exit{failure(err), err}
 			}
@@ -65,5 +75,9 @@ func newLabImage() *cobra.Command {
 	}
 	c.Flags().StringVar(&kernel, "kernel", image.DefaultKernel, "kernel generation: 6.1 (Debian 12), 6.12 (Debian 13) or 7.2 (Debian 13 backports)")
 	completeFlag(c, "kernel", image.Kernels)
+	c.Flags().StringVar(&export, "export", "", "write the image to this `file`, from which --import makes the same on another machine; nothing is made anew")
+	c.Flags().StringVar(&imported, "import", "", "take the image from this `file`, written by --export of the same version of plait")
+	c.MarkFlagsMutuallyExclusive("export", "import")
+	c.MarkFlagsMutuallyExclusive("kernel", "import")
 	return c
 }

@@ -1,0 +1,50 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"plait.dev/plait/lab/image"
+)
+
+// Image makes the image of a kernel generation anew, and shows how far it is.
+func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
+	p := newProgress(l.Terminal, "image", nil)
+	defer p.close()
+	return image.Build(ctx, l.Cache, kernel, p.doing)
+}
+
+// ExportImage writes the image of a kernel generation to a file, as it is in the cache.
+func (l *Lab) ExportImage(kernel, path string) (image.Image, error) {
+	doing, end := Busy("image")
+	defer end()
+	doing("writing " + path)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-")
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer os.Remove(f.Name())
+	if err := errors.Join(image.Export(l.Cache, kernel, f), f.Chmod(0o644), f.Close()); err != nil {
+		return image.Image{}, err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return image.Image{}, err
+	}
+	img, _ := image.Find(l.Cache, kernel)
+	return img, nil
+}
+
+// ImportImage takes an image from such a file into the cache.
+func (l *Lab) ImportImage(path string) (image.Image, error) {
+	doing, end := Busy("image")
+	defer end()
+	doing("reading " + path)
+	f, err := os.Open(path)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer f.Close()
+	return image.Import(l.Cache, f)
+}

@@ -1,0 +1,93 @@
+package image
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// small is a cache with a small image of that recipe.
+func small(t *testing.T, made string) string {
+	t.Helper()
+	cache := t.TempDir()
+	dir := filepath.Join(cache, "image", "6.12")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root, kernel := sha256.Sum256([]byte("root")), sha256.Sum256([]byte("kernel"))
+	sum := sha256.Sum256(slices.Concat(root[:], kernel[:]))
+	for name, text := range map[string]string{rootFile: "root", kernelFile: "kernel", digestFile: hex.EncodeToString(sum[:]) + "\n", recipeFile: made} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cache
+}
+
+// An image is the same on the machine it is carried to, and the archive is the same whenever it is written.
+func TestCarry(t *testing.T) {
+	from, to := small(t, recipe("6.12")), t.TempDir()
+	var archive, again bytes.Buffer
+	if err := Export(from, "6.12", &archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := Export(from, "6.12", &again); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
+		t.Errorf("written again it is another archive (%v)", err)
+	}
+	got, err := Import(to, &archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := Find(from, "6.12")
+	root, err := os.ReadFile(got.Root)
+	if err != nil || string(root) != "root" || got.Digest != want.Digest {
+		t.Errorf("%+v, %q, %v", got, root, err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(to, "image")); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What is no whole image of this version replaces none.
+func TestCarryRefuses(t *testing.T) {
+	var good, spoilt, other bytes.Buffer
+	if err := Export(t.TempDir(), "6.12", &good); err == nil || !strings.Contains(err.Error(), "plait lab image --kernel 6.12") {
+		t.Errorf("nothing to export: %v", err)
+	}
+	if err := Export(small(t, recipe("6.12")), "6.12", &good); err != nil {
+		t.Fatal(err)
+	}
+	damaged := small(t, recipe("6.12"))
+	if err := os.WriteFile(filepath.Join(damaged, "image", "6.12", rootFile), []byte("toor"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Export(damaged, "6.12", &spoilt); err != nil {
+		t.Fatal(err)
+	}
+	if err := exportFiles(small(t, recipe("6.1")), "6.12", &other); err != nil { // as a plait with another recipe does
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"cut":      {good.Bytes()[:good.Len()/2], "import image: "},
+		"no image": {[]byte("# results\n"), "plait lab image --export"},
+		"damaged":  {spoilt.Bytes(), "the archive is damaged"},
+		"another":  {other.Bytes(), "another version of plait"},
+	} {
+		cache := small(t, recipe("6.12"))
+		_, err := Import(cache, bytes.NewReader(c.archive))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if _, ok := Find(cache, "6.12"); !ok {
+			t.Errorf("%s: the image that was there is gone", name)
+		}
+	}
+}
