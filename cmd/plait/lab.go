@@ -12,7 +12,8 @@ func newLab() *cobra.Command {
 
 An experiment is a YAML file that asks one question: it declares nodes, links, routers, applications, a timeline, what is
 measured, and bounds that must hold. Each cell of its parameter matrix runs in a virtual machine of its own, in which
-one instruction takes one nanosecond: the same file, seed and image give the same bytes on a busy host and on an idle one.
+one instruction takes one nanosecond: the same file, seed, image and QEMU give the same bytes on a busy host and on an idle one. That needs the right to real-time
+priorities, which root has; without it digits may differ on a busy host.
 
 Exit status: 0 all bounds hold, 1 a bound does not hold, 2 bad input, 3 a precondition failed, 130 interrupted.`,
 		Args: cobra.NoArgs, // an unknown command is an error, not a request for help
