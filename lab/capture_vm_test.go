@@ -52,3 +52,6 @@ func TestCapture(t *testing.T) {
 func TestOpenLoop(t *testing.T) {
 	holds(t, runFile(t, 1, "testdata/open-loop.yaml", experiment.Options{}))
 }
+
+// What a LAN brings to each of its nodes is counted where it comes out.
+func TestLANCounts(t *testing.T) { holds(t, runFile(t, 1, "testdata/lan.yaml", experiment.Options{})) }

@@ -11,6 +11,7 @@ import (
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/measure"
 	"plait.dev/plait/lab/result"
+	"plait.dev/plait/lab/topo"
 )
 
 // happen carries out one event of the timeline.
@@ -70,21 +71,26 @@ func describe(e experiment.Event) string {
 func (n *network) counters(spec *experiment.Spec) []measure.Link {
 	var links []measure.Link
 	for _, name := range sortedKeys(spec.Links) {
-		l := measure.Link{Name: name}
-		if slices.Contains(n.plan.Emulated, name) {
-			l.Forward.Emulated, l.Backward.Emulated = n.emulatedTotals(name, true), n.emulatedTotals(name, false)
-		} else if len(spec.Links[name].Ends) == 2 {
-			l.Forward, l.Backward = n.counter(name, true), n.counter(name, false)
-		} else {
-			continue // a LAN has no two directions
+		if ends := spec.Links[name].Ends; len(ends) > 2 {
+			for i, node := range ends {
+				links = append(links, measure.Link{Name: name, Direction: "to_" + node, Counter: counter(n.topology.LANCounter(name, i))})
+			}
+			continue
 		}
-		links = append(links, l)
+		for _, direction := range []string{"forward", "backward"} {
+			c, forward := measure.Counter{}, direction == "forward"
+			if slices.Contains(n.plan.Emulated, name) {
+				c.Emulated = n.emulatedTotals(name, forward)
+			} else {
+				c = counter(n.topology.Counter(name, forward))
+			}
+			links = append(links, measure.Link{Name: name, Direction: direction, Counter: c})
+		}
 	}
 	return links
 }
 
-func (n *network) counter(link string, forward bool) measure.Counter {
-	c := n.topology.Counter(link, forward)
+func counter(c topo.Counter) measure.Counter {
 	return measure.Counter{NS: c.NS, Dev: c.Device, QueueDev: c.Queue, LossDev: c.Loss, EntryDev: c.Entry}
 }
 

@@ -45,7 +45,7 @@ func (s *Spec) shown(what string) []string {
 		case what == "metric" && followed && s.Measure.Sockets:
 			add(name+"/1", "delivered_bytes")
 		case what == "series":
-			if app.hasGoodput() {
+			if app.hasGoodput() || app.countedGoodput(s.Measure) {
 				add(name, "goodput_mbps")
 			}
 			if followed && s.Measure.Sockets {
@@ -68,8 +68,12 @@ func (s *Spec) shown(what string) []string {
 	}
 	if what == "series" && s.Measure.Links {
 		for _, name := range sortedKeys(s.Links) {
-			if len(s.Links[name].Ends) == 2 {
+			if ends := s.Links[name].Ends; len(ends) == 2 {
 				add(name, linkSeries...)
+			} else {
+				for _, node := range ends {
+					add(name, "to_"+node+"_mbps", "to_"+node+"_queue_packets")
+				}
 			}
 		}
 	}

@@ -181,9 +181,19 @@ func TestGoodputOfPrograms(t *testing.T) {
 	accepts(t, "measure: {sockets: true}\n"+app+bound)
 	refuses(t, app+bound, "bounds.0.expect")
 	accepts(t, "measure: {sockets: true, jain: [tool/2..]}\n"+app)
+	accepts(t, "measure: {sockets: true}\n"+app+"plots: [{kind: series, show: [tool.goodput_mbps]}]\n")
 	refuses(t, "measure: {jain: [tool/2..]}\n"+app, "connections such as tool/2.. are followed with measure.sockets only")
 	refuses(t, "measure: {jain: [tool, tool/2]}\n"+app, "tool has no goodput: the lab does not count what a command receives without measure.sockets")
 	refuses(t, "measure: {sockets: true, jain: [tool/2]}\n"+app, "fairness needs two applications")
+}
+
+// TestLAN: what a LAN brings to each of its ends can be bounded and drawn.
+func TestLAN(t *testing.T) {
+	const file = "links: {rack: {ends: [a, b, c]}}\nmeasure: {links: true}\napps: {p: {type: ping, from: a, to: b, count: 3, gap_ms: 9}}\n" +
+		"bounds: [{because: it must, expect: rack.to_^_bytes > 0}]\nplots: [{kind: series, show: [rack.to_^_mbps]}]\n"
+	accepts(t, strings.ReplaceAll(file, "^", "c"))
+	refuses(t, strings.ReplaceAll(file, "^", "d"), "bounds.0.expect")
+	refuses(t, "links: {rack: {ends: [a, b, c]}}\napps: {p: {type: ping, from: a, to: b, count: 3, gap_ms: 9}}\nbounds: [{because: it must, expect: rack.forward_bytes > 0}]\n", "bounds.0.expect")
 }
 
 // TestJainOfThoseThere: fairness is between the named applications that a cell has.

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Metric is one number of a cell's result.
@@ -135,6 +136,13 @@ var queueMetrics = metricGroup{"every link of two ends, with measure.links", []M
 	{"backward_queue_max_packets", "packets", "The same from the second end to the first."},
 }}
 
+// lanMetrics are those of a LAN for each of its ends: NODE stands for its name.
+var lanMetrics = metricGroup{"every LAN (a link of more than two ends)", []Metric{
+	{"to_NODE_bytes", "bytes", "Bytes that the LAN brought to a node, link-layer headers included."},
+	{"to_NODE_packets", "", "Packets that it brought to the node."},
+	{"to_NODE_drops", "", "0: a LAN has no queue."},
+}}
+
 var fairnessMetrics = metricGroup{"fairness, with measure.jain", []Metric{
 	{"jain_mean", "", "Mean over time of Jain's index of the applications' goodputs (Jain, Chiu, Hawe 1984)."},
 	{"jain_min", "", "Smallest value of the index."},
@@ -149,7 +157,7 @@ const fairness = "fairness"
 func metricGroups() []metricGroup {
 	return []metricGroup{
 		startMetrics, completionMetrics, flowMetrics, appMetrics["download"], appMetrics["stream"], appMetrics["bursts"], appMetrics["arms"], appMetrics["ping"],
-		mptcpMetrics, probeMetrics, socketsMetrics, commandMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, fairnessMetrics,
+		mptcpMetrics, probeMetrics, socketsMetrics, commandMetrics, nodeMetrics, routesMetrics, linkMetrics, queueMetrics, lanMetrics, fairnessMetrics,
 	}
 }
 
@@ -206,7 +214,8 @@ func (s *Spec) Metrics() map[string][]Metric {
 		}
 	}
 	for name, link := range s.Links {
-		if len(link.Ends) != 2 {
+		if len(link.Ends) > 2 {
+			metrics[name] = link.lanMetrics()
 			continue
 		}
 		metrics[name] = slices.Clone(linkMetrics.Metrics)
@@ -218,6 +227,17 @@ func (s *Spec) Metrics() map[string][]Metric {
 		metrics[fairness] = fairnessMetrics.Metrics
 	}
 	return metrics
+}
+
+// lanMetrics are the metrics of a LAN.
+func (l *Link) lanMetrics() []Metric {
+	var list []Metric
+	for _, node := range l.Ends {
+		for _, m := range lanMetrics.Metrics {
+			list = append(list, Metric{strings.Replace(m.Name, "NODE", node, 1), m.Unit, m.Meaning})
+		}
+	}
+	return list
 }
 
 // isMetric says that some application, node or link has a metric of that name.

@@ -12,11 +12,13 @@ import (
 	"plait.dev/plait/lab/netns"
 )
 
-// Link is a link whose traffic is recorded.
+// Link is one direction of a link whose traffic is recorded.
 type Link struct {
 	Name string
-	// Forward is the direction from the first end to the second, Backward the other.
-	Forward, Backward Counter
+	// Direction is forward, from the first end to the second, backward, or to_NODE: what a LAN brings to one of its ends.
+	Direction string
+	// Counter has its totals.
+	Counter Counter
 }
 
 // Counter says where the totals of one direction come from: from the kernel, or from an emulated link.
@@ -68,7 +70,7 @@ type links struct {
 
 // direction is one direction of a link.
 type direction struct {
-	link, name   string // name is "forward" or "backward"
+	link, name   string // name is Link.Direction
 	read         func() (Totals, error)
 	start, last  Totals
 	first        int
@@ -79,20 +81,15 @@ type direction struct {
 func openLinks(cfg Config) (*links, error) {
 	l := &links{cfg: cfg, conns: map[string]*conn{}}
 	for _, link := range cfg.Links {
-		for _, d := range []struct {
-			name    string
-			counter Counter
-		}{{"forward", link.Forward}, {"backward", link.Backward}} {
-			read, err := l.reader(d.counter)
-			if err == nil {
-				dir := &direction{link: link.Name, name: d.name, read: read, first: -1}
-				dir.start, err = read()
-				dir.last = dir.start
-				l.directions = append(l.directions, dir)
-			}
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("count %s of link %s: %w", d.name, link.Name, err), l.close())
-			}
+		read, err := l.reader(link.Counter)
+		if err == nil {
+			d := &direction{link: link.Name, name: link.Direction, read: read, first: -1}
+			d.start, err = read()
+			d.last = d.start
+			l.directions = append(l.directions, d)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("count %s of link %s: %w", link.Direction, link.Name, err), l.close())
 		}
 	}
 	return l, nil

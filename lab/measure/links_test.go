@@ -46,7 +46,7 @@ func TestParseQdisc(t *testing.T) {
 func TestLinks(t *testing.T) {
 	totals := Totals{Bytes: 1000, Packets: 1, Drops: 5}
 	cfg := Config{Every: 100 * time.Millisecond, Measure: experiment.Measure{Links: true},
-		Links: []Link{{Name: "x", Forward: Counter{Emulated: func() Totals { return totals }}, Backward: Counter{Emulated: func() Totals { return Totals{} }}}}}
+		Links: []Link{{"x", "forward", Counter{Emulated: func() Totals { return totals }}}, {"x", "backward", Counter{Emulated: func() Totals { return Totals{} }}}}}
 	l, err := openLinks(cfg)
 	if err != nil {
 		t.Fatal(err)

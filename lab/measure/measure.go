@@ -30,7 +30,7 @@ type Config struct {
 	Nodes []string
 	// Apps are the applications whose sockets are recorded.
 	Apps []App
-	// Links are the links whose totals are recorded.
+	// Links are the directions of links whose totals are recorded.
 	Links []Link
 	// Measure chooses what is recorded beyond the totals. Its Jain is not looked at: see Jain.
 	Measure experiment.Measure

@@ -175,7 +175,7 @@ func TestLive(t *testing.T) {
 		Events:  []RouteEvent{{At: 0, Kind: Announce}},
 	}
 	for link, ends := range map[string][2]string{"a": {sender, router}, "b": {sender, router}, "c": {router, receiver}} {
-		cfg.Links = append(cfg.Links, Link{Name: link, Forward: Counter{NS: ends[0], Dev: link, QueueDev: link}, Backward: Counter{NS: ends[1], Dev: link}})
+		cfg.Links = append(cfg.Links, Link{link, "forward", Counter{NS: ends[0], Dev: link, QueueDev: link}}, Link{link, "backward", Counter{NS: ends[1], Dev: link}})
 	}
 	r, err := Start(context.Background(), cfg)
 	if err != nil {

@@ -33,6 +33,11 @@ func (t *Topology) Counter(linkName string, forward bool) Counter {
 	return Counter{}
 }
 
+// LANCounter returns where what a LAN brings to one of its ends is counted, by the end's place in the link's ends.
+func (t *Topology) LANCounter(linkName string, end int) Counter {
+	return Counter{NS: wire, Device: t.link(linkName).ends[end].wireEnd()}
+}
+
 // Prefix returns the IPv6 prefix meant by a link's name or by a prefix.
 func (t *Topology) Prefix(what string) (netip.Prefix, bool) {
 	if l := t.link(what); l != nil {
