@@ -31,6 +31,7 @@ const (
 // diag is what one inet_diag message says of a TCP socket.
 type diag struct {
 	family, state         uint8
+	counted               bool // has what follows cookie: the rest of a socket that waits in FIN_WAIT_2 or TIME_WAIT has nothing (inet_twsk_diag_fill, net/ipv4/inet_diag.c)
 	localPort, remotePort uint16
 	local, remote         [16]byte
 	cookie                uint64
@@ -69,7 +70,7 @@ func parseDiag(msg []byte) (d diag, err error) {
 	for kind, value := range attributes(msg[sizeofInetDiagMsg:]) {
 		switch kind {
 		case inetDiagInfo:
-			err = d.parseInfo(value)
+			d.counted, err = true, d.parseInfo(value)
 		case inetDiagULPInfo:
 			for kind, value := range attributes(value) {
 				if kind == inetULPMPTCP {

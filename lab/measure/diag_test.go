@@ -38,6 +38,10 @@ func TestParseDiag(t *testing.T) {
 	if d.inflight() != 20-5-3+2 || d.rttUS != 50123 || d.ssthresh != 12 || d.cwnd != 14 || d.bytesAcked != 1<<33 || !d.subflow || d.token != 99 {
 		t.Errorf("%+v", d)
 	}
+	// A closed socket in FIN_WAIT_2 keeps its cookie and loses its counters, which are not 0 because of that.
+	if rest, err := parseDiag(msg[:sizeofInetDiagMsg]); err != nil || rest.counted || !d.counted {
+		t.Errorf("counted: %v, and without tcp_info %v (%v)", d.counted, rest.counted, err)
+	}
 	// Only MCAP_LOC: we asked for MPTCP, the peer did not.
 	if d, _ := parseDiag(diagMessage(local, remote, 1, unix.TCPInfo{}, 1<<1, 99)); d.subflow {
 		t.Error("a connection that fell back counts as a subflow")

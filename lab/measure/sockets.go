@@ -114,7 +114,9 @@ func (s *sockets) each(visit func(app int, d *diag)) error {
 				if err != nil {
 					return err
 				}
-				visit(app, &d)
+				if d.counted {
+					visit(app, &d)
+				}
 			}
 			return nil
 		}
