@@ -326,13 +326,6 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.remote
 }
 
-// SetPatience changes how long the connection waits when it has no path; see Config.Patience.
-func (c *Conn) SetPatience(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.patience = d
-}
-
 // Done is closed when the connection has ended, at either end.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 

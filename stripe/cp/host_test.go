@@ -25,6 +25,7 @@ import (
 type hosts struct {
 	testing.TB
 	near, far string // namespaces
+	ssh       string // command; "": starts the far side in its namespace
 }
 
 func newHosts(t testing.TB, rate string) *hosts {
@@ -75,7 +76,11 @@ func (h *hosts) start(out io.Writer, args ...string) *exec.Cmd {
 		h.Fatal(err)
 	}
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), "CP_TEST_NEAR=ip netns exec "+h.far+" "+self, "CP_TEST_PID="+filepath.Join(h.TempDir(), "pid"))
+	ssh := h.ssh
+	if ssh == "" {
+		ssh = "ip netns exec " + h.far + " " + self
+	}
+	cmd.Env = append(os.Environ(), "CP_TEST_NEAR="+ssh, "CP_TEST_PID="+filepath.Join(h.TempDir(), "pid"))
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	if err := netns.Start(h.near, cmd); err != nil {
 		h.Fatal(err)

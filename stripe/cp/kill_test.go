@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	job, err := Parse(os.Args[1:])
 	if err == nil {
-		job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR"))}
+		job.SSH = ssh.Options{Command: strings.Fields(os.Getenv("CP_TEST_NEAR")), Carrier: stripe.Carrier(os.Getenv("CP_TEST_CARRIER"))}
 		if links := os.Getenv("CP_TEST_FAR_LINKS"); links != "" {
 			job.SSH.FarLinks, err = stripe.ParseLinks(links)
 		}

@@ -102,10 +102,18 @@ func (b *blocks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// complaints take what a command says on its standard error to this process's, which is ssh's. When ssh has ended, a command that complains goes on all the same.
+type complaints struct{}
+
+func (complaints) Write(p []byte) (int, error) {
+	_, _ = os.Stderr.Write(p)
+	return len(p), nil
+}
+
 // Serve is the other end: it runs the command. Its standard error is this process's. An error is that the command could not be begun.
 func Serve(conn *stripe.Conn, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, os.Stderr
+	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, complaints{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

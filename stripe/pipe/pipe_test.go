@@ -92,6 +92,25 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// A command outlives ssh, also if it goes on to complain: where its errors went nobody reads any more.
+func TestOutlivesSSH(t *testing.T) {
+	command, _, cut := sshtest.Fragile(t, "")
+	in, say := io.Pipe()
+	read, out := io.Pipe()
+	go func() {
+		_, _ = say.Write([]byte("begun\n"))
+		_, _ = io.ReadFull(read, make([]byte, 6))
+		cut()
+		time.Sleep(500 * time.Millisecond)
+		say.Close()
+		_, _ = io.Copy(io.Discard, read)
+	}()
+	status, err := Run(t.Context(), "host", "cat; for i in 1 2 3; do echo complaint >&2 || exit 9; sleep 0.1; done; exit 3", in, out, ssh.Options{Command: command}, nil)
+	if err != nil || status != 3 {
+		t.Errorf("status %d, %v; want 3", status, err)
+	}
+}
+
 // farEnd is that of a connection.
 func farEnd(t *testing.T) *stripe.Conn {
 	t.Helper()

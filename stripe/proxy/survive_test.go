@@ -17,35 +17,24 @@ import (
 	"golang.org/x/net/proxy"
 
 	"plait.dev/plait/stripe/ssh"
+	"plait.dev/plait/stripe/ssh/sshtest"
 )
-
-// cutSSH is an ssh that ends when a file "cut" is made, as one whose connection is lost: the far side goes on, and its input ends.
-const cutSSH = `[ "$1" = -T ] || exit 1
-cd "$0" && mkfifo in out && exec 3<&0
-"$SELF" "$@" < in > out 3<&- & echo $! > far
-cat <&3 > in & a=$!
-cat < out & b=$!
-until [ -e cut ]; do sleep 0.05; done
-kill $a $b`
 
 // survivor is a proxy whose ssh can be cut.
 type survivor struct {
 	*testing.T
-	dir  string
+	dir  string // of ssh
+	lose func() // ssh
 	said chan string
 	err  chan error // why it has ended
 	end  func()
 }
 
 func survive(t *testing.T) *survivor {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("SELF", self)
+	command, dir, lose := sshtest.Fragile(t, "")
 	ctx, end := context.WithCancel(t.Context())
-	s := &survivor{T: t, dir: t.TempDir(), said: make(chan string, 10), err: make(chan error, 1), end: end}
-	opt := ssh.Options{Command: []string{"sh", "-c", cutSSH, s.dir}}
+	s := &survivor{T: t, dir: dir, lose: lose, said: make(chan string, 10), err: make(chan error, 1), end: end}
+	opt := ssh.Options{Command: command}
 	go func() { s.err <- Run(ctx, "host", "127.0.0.1:0", opt, func(line string) { s.said <- line }, nil) }()
 	return s
 }
@@ -70,9 +59,7 @@ func (s *survivor) heard(want string) string {
 // cut ends ssh.
 func (s *survivor) cut() {
 	s.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "cut"), nil, 0o644); err != nil {
-		s.Fatal(err)
-	}
+	s.lose()
 	s.heard("ssh has ended; going on")
 }
 

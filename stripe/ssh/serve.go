@@ -8,6 +8,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"plait.dev/plait/stripe"
@@ -22,6 +25,7 @@ type Handler struct {
 // Serve is the far side: it answers on out what came on in, and handles the connection, or connections. It returns when that is
 // done, or in has ended before there was one.
 func Serve(in io.Reader, out io.Writer, handle Handler) error {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ssh may end first; what is said to it then must not end this process
 	r := bufio.NewReader(in)
 	var o offer
 	if err := receive(r, &o); err != nil {
@@ -84,9 +88,7 @@ func serveOne(l *stripe.Listener, orphaned <-chan struct{}, handle func(*stripe.
 		return errors.New("stripe serve: the near side has not connected")
 	}
 	close(accepted)
-	conn := c.(*stripe.Conn)
-	orphan(conn, orphaned)
-	return handle(conn)
+	return handle(c.(*stripe.Conn))
 }
 
 // serveMany takes connections until ssh has ended and none is left: a near side that wants to go on keeps one.
@@ -106,7 +108,6 @@ func serveMany(l *stripe.Listener, orphaned <-chan struct{}, handle func(net.Con
 				return nil
 			}
 			conns++
-			orphan(c, orphaned)
 			go func() { handle(c); ended <- struct{}{} }()
 		case <-ended:
 			conns--
@@ -115,15 +116,4 @@ func serveMany(l *stripe.Listener, orphaned <-chan struct{}, handle func(net.Con
 		}
 	}
 	return nil
-}
-
-// orphan shortens a connection's patience when ssh has ended.
-func orphan(c *stripe.Conn, ended <-chan struct{}) {
-	go func() {
-		select {
-		case <-ended:
-			c.SetPatience(orphanPatience)
-		case <-c.Done(): // of many connections none may stay in memory
-		}
-	}()
 }

@@ -30,8 +30,6 @@ const (
 	mark = "plait-stripe 1 "
 	// startTime is how long the far side waits for a path.
 	startTime = time.Minute
-	// orphanPatience is how long either side waits without a path when ssh has ended, too: the other side is most likely gone.
-	orphanPatience = 10 * time.Second
 	// maxText bounds what is read for the line that is exchanged. Options.First may name as many files as a command line can.
 	maxText = 32 << 20
 	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
@@ -83,7 +81,8 @@ type Far struct {
 	dials chan struct{} // has room for another one
 }
 
-// Start starts plait on a host, as ssh names it (user@host).
+// Start starts plait on a host, as ssh names it (user@host). Once there is a connection, ssh is not needed any more: where all links are away for a while, its
+// keepalives end it sooner than a connection's patience.
 func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if strings.HasPrefix(host, "-") {
 		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
@@ -153,7 +152,6 @@ func (f *Far) Dial(ctx context.Context) (*stripe.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\nthe far side listens on %s port %d; a firewall or NAT in front of it must let that through (--listen chooses the port)", err, f.cfg.Carrier.Network(), port(f.peers))
 	}
-	orphan(c, f.ended)
 	return c, nil
 }
 

@@ -4,6 +4,7 @@ package sshtest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"plait.dev/plait/stripe/ssh"
@@ -25,5 +26,35 @@ func Main(m *testing.M, handler func() ssh.Handler) {
 		}
 	default:
 		os.Exit(m.Run())
+	}
+}
+
+// fragile starts $FAR as ssh does, and ends when a file "cut" is made. What it has started goes on, and its input ends.
+const fragile = `[ "$1" = -T ] || exit 1
+cd "${0%/*}" && mkfifo in out err && exec 3<&0
+$FAR "$@" < in > out 2> err 3<&- & echo $! > far
+cat <&3 > in & a=$!
+cat < out & b=$!
+cat < err >&2 & c=$!
+until [ -e cut ]; do sleep 0.05; done
+kill $a $b $c`
+
+// Fragile makes an ssh that ends when cut is called, as one whose connection is lost, and a directory where the file "far" has the process it has started: the
+// test binary, after the words of prefix.
+func Fragile(t testing.TB, prefix string) (command []string, dir string, cut func()) {
+	t.Helper()
+	dir = t.TempDir()
+	self, err := os.Executable()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "ssh"), []byte(fragile), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FAR", prefix+" "+self)
+	return []string{"sh", filepath.Join(dir, "ssh")}, dir, func() {
+		if err := os.WriteFile(filepath.Join(dir, "cut"), nil, 0o644); err != nil {
+			t.Error(err)
+		}
 	}
 }
