@@ -186,6 +186,31 @@ func TestText(t *testing.T) {
 	}
 }
 
+// A link that nobody asked for, here or there, is told early, too, once it is known why, and not again in the lines before the last one.
+func TestTellsLinksNobodyAskedFor(t *testing.T) {
+	var out strings.Builder
+	text := &Text{Out: &out, Columns: func() int { return 0 }, started: time.Now().Add(-linkGrace)}
+	s := Snapshot{Seconds: 1, Links: []stripe.LinkStats{{Name: "docker0", Error: stripe.NotYet}}, FarLinks: []stripe.LinkStats{{Name: "docker1", Error: "b"}}}
+	text.Progress(s)
+	s.Links[0].Error = "a"
+	text.Progress(s)
+	text.Progress(s)
+	if got, want := out.String(), "plait: far link docker1 is not used: b\nplait: link docker0 is not used: a\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	out.Reset()
+	text.End(s, nil)
+	if got := out.String(); strings.Contains(got, "plait:") {
+		t.Errorf("%q", got)
+	}
+	out.Reset()
+	brief := &Text{Out: &out, Columns: text.Columns}
+	brief.End(s, nil)
+	if got := out.String(); strings.Contains(got, "plait:") || !strings.Contains(got, "docker0 not used (a)") {
+		t.Errorf("%q", got)
+	}
+}
+
 // What is said of links as they come and go: those that were asked for by name, and those that have carried something.
 func TestTellLinks(t *testing.T) {
 	works := []stripe.PathStats{{State: stripe.Working}}

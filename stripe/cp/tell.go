@@ -18,8 +18,8 @@ func settled(links []stripe.LinkStats) []stripe.LinkStats {
 	return slices.DeleteFunc(slices.Clone(links), func(l stripe.LinkStats) bool { return l.Error == stripe.NotYet })
 }
 
-// tellLinks says when a link that was asked for, or has carried something, cannot be used, and, before the end, when it can again. It says so once
-// for as long as that lasts: the reason is of the address tried last, of which there may be several.
+// tellLinks says when a link cannot be used, and, before the end, when it can again; of one that nobody asked for and that has never carried anything, the last line alone
+// says so if it comes first. It says so once for as long as that lasts: the reason is of the address tried last, of which there may be several.
 func (t *Text) tellLinks(s Snapshot, which func([]stripe.LinkStats) []stripe.LinkStats, over bool) {
 	if t.told == nil {
 		t.told = map[string]string{}
@@ -34,7 +34,7 @@ func (t *Text) tell(what string, links []stripe.LinkStats, named map[string]stri
 		name := what + l.Name
 		before := t.told[name]
 		policy, asked := named[l.Name]
-		if !asked && l.SentBytes+l.ReceivedBytes == 0 && before == "" {
+		if !asked && l.SentBytes+l.ReceivedBytes == 0 && before == "" && (over || t.Quiet) {
 			continue
 		}
 		now, why := before, ""
