@@ -10,5 +10,7 @@
 // Both ends prove who they are with keys ([NewKey]); there is no mode without encryption. A peer that has a key can end the
 // connection, but neither crash nor exhaust this process.
 //
+// The package follows semantic versioning, with plait's version: before 1.0 minor releases may change it. See docs/stripe/developers.md.
+//
 // Tests: go test ./stripe/... ; those with real links, as root: PLAIT_TEST=netns go test ./stripe/...
 package stripe

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +15,7 @@ import (
 
 func newLinks() *cobra.Command {
 	var f farFlags
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "links [HOST]",
 		Short: "Show the links of this host, and what each gives now, to and from another host",
@@ -22,21 +24,15 @@ func newLinks() *cobra.Command {
 		Example: "  plait links\n  plait links --links wlan0,eth0 server",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			defer t.Flush()
 			if len(args) == 0 {
-				if c.Flags().NFlag() > 0 {
+				if n := c.Flags().NFlag(); n > 1 || n == 1 && !asJSON {
 					return errors.New("links: the flags are for measuring; name a host to measure to, as in plait links --links wlan0 server")
 				}
 				links, err := stripe.Links()
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(t, "LINK\tADDRESSES")
-				for _, l := range links {
-					fmt.Fprintf(t, "%s\t%s\n", l.Name, strings.Trim(fmt.Sprint(l.Addrs), "[]"))
-				}
-				return nil
+				return answered(c.OutOrStdout(), asJSON, links, listLinks)
 			}
 			opt, err := f.options(c)
 			if err != nil {
@@ -46,16 +42,37 @@ func newLinks() *cobra.Command {
 			if err != nil {
 				return copied(err)
 			}
-			fmt.Fprintln(t, "LINK\tTO HOST Mbit/s\tFROM HOST Mbit/s\tRTT ms\t")
-			for i, r := range rows {
-				if r.Far && !rows[max(0, i-1)].Far {
-					fmt.Fprintln(t, "LINK THERE\t\t\t\t")
-				}
-				fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%s\n", r.Link, r.ToBps/1e6, r.FromBps/1e6, r.RTT.Seconds()*1000, r.Error)
-			}
-			return nil
+			return answered(c.OutOrStdout(), asJSON, rows, listMeasured)
 		},
 	}
 	f.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the links as JSON")
 	return c
+}
+
+// answered prints a list as JSON, in which it is never null, or as a table.
+func answered[T any](out io.Writer, asJSON bool, list []T, table func(io.Writer, []T)) error {
+	if asJSON {
+		return writeJSON(out, append([]T{}, list...))
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table(t, list)
+	return t.Flush()
+}
+
+func listLinks(t io.Writer, links []stripe.Link) {
+	fmt.Fprintln(t, "LINK\tADDRESSES")
+	for _, l := range links {
+		fmt.Fprintf(t, "%s\t%s\n", l.Name, strings.Trim(fmt.Sprint(l.Addrs), "[]"))
+	}
+}
+
+func listMeasured(t io.Writer, rows []measure.Link) {
+	fmt.Fprintln(t, "LINK\tTO HOST Mbit/s\tFROM HOST Mbit/s\tRTT ms\t")
+	for i, r := range rows {
+		if r.Far && !rows[max(0, i-1)].Far {
+			fmt.Fprintln(t, "LINK THERE\t\t\t\t")
+		}
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%s\n", r.Link, r.ToBps/1e6, r.FromBps/1e6, r.RTT.Seconds()*1000, r.Error)
+	}
 }

@@ -28,7 +28,7 @@ type Link struct {
 	ToBps   float64       // bits per second of the stream, without headers
 	FromBps float64       // the same
 	RTT     time.Duration // to the peer's acknowledgement, with full queues
-	Error   string        // why the link was not used
+	Error   string        `json:",omitempty"` // why the link was not used
 }
 
 // Links fills all links to a host, then all from it, and tells of those of this host and then of the other's.
