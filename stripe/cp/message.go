@@ -32,10 +32,13 @@ const (
 )
 
 const (
-	maxControl = 64 << 10  // of a body; paths have up to 4096 bytes
-	maxRequest = 16 << 20  // of a request's: Linux lets a command line have 6 MB at most, all of which may be names
-	dataBytes  = 128 << 10 // of file in a message
-	headBytes  = 5         // kind and length
+	maxControl = 64 << 10 // of a body; paths have up to 4096 bytes
+	maxRequest = 16 << 20 // of a request's: Linux lets a command line have 6 MB at most, all of which may be names
+	// maxNames is how many elements an array may have: of 6 MB of command line each name takes two bytes and a pointer of eight. It bounds memory, of which a name
+	// of no bytes takes 16.
+	maxNames  = 1 << 20
+	dataBytes = 128 << 10 // of file in a message
+	headBytes = 5         // kind and length
 	// readBytes is read ahead: many small messages. The rest of a large one goes where it belongs without another copy.
 	readBytes = 16 << 10
 	// bodyBytes of a file are sent before anything else may be.
@@ -137,7 +140,7 @@ func newStream(rw io.ReadWriter, first []byte) *stream {
 var (
 	encoding, _ = cbor.EncOptions{}.UserBufferEncMode()
 	// names need not be UTF-8
-	decoding, _ = cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden}.DecMode()
+	decoding, _ = cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden, MaxArrayElements: maxNames}.DecMode()
 )
 
 // limit is how many bytes the body of a message may have.

@@ -14,6 +14,19 @@ func TestMessages(t *testing.T) {
 	roundTrip(t, msgWant, want{ID: 1, Sum: []byte{0, 1}})
 }
 
+// A command line may name more files than the library's own limit; more than it can name are no request.
+func TestManyNames(t *testing.T) {
+	for n, ok := range map[int]bool{600_000: true, maxNames + 1: false} {
+		var made bytes.Buffer
+		if err := message(&made, msgRequest, request{Names: make([]string, n)}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decode[request](msgRequest, made.Bytes()[headBytes:]); (err == nil) != ok || ok && len(got.Names) != n {
+			t.Errorf("of %d names %d are read, %v; want that they can be: %v", n, len(got.Names), err, ok)
+		}
+	}
+}
+
 func roundTrip[T any](t *testing.T, kind byte, sent T) {
 	t.Helper()
 	var made bytes.Buffer
