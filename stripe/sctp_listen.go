@@ -18,12 +18,12 @@ import (
 // kernel would send to any of them what belongs to one path.
 type sctpAcceptor struct {
 	conf    *tls.Config
-	at      netip.AddrPort // as listened on
 	arrived chan *net.TCPConn
 	ctx     context.Context
 	stop    context.CancelFunc
 
 	mu      sync.Mutex
+	at      netip.AddrPort // as listened on
 	sockets map[netip.Addr]net.Listener
 }
 
@@ -52,7 +52,7 @@ func (sctpCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 	return a, nil
 }
 
-// open listens at an address. The first one decides the port, if any will do.
+// open listens at an address. The first one decides the port, if any will do. It is called with the acceptor locked, or before anybody else has it.
 func (a *sctpAcceptor) open(addr netip.Addr) error {
 	f, err := sctpSocket(addr)
 	if err != nil {
@@ -144,7 +144,11 @@ func (a *sctpAcceptor) runFollow() {
 	}
 }
 
-func (a *sctpAcceptor) Addr() net.Addr { return net.TCPAddrFromAddrPort(a.at) }
+func (a *sctpAcceptor) Addr() net.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return net.TCPAddrFromAddrPort(a.at)
+}
 
 func (a *sctpAcceptor) Close() error {
 	a.mu.Lock()
