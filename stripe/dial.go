@@ -19,14 +19,11 @@ const (
 	// rivalAfter is how long a path may be silent before a new connection is tried beside it. TCP alone would try again later and
 	// later: after a minute of silence it takes up to a minute to notice that the link is back.
 	rivalAfter = 500 * time.Millisecond
-	// connectTime is the least time an attempt gets: less than TCP's first retransmission of a SYN (1 s, RFC 6298) would help nothing.
-	connectTime = time.Second
 	// slowTries is how often a pair that does not answer in time is tried, each time for longer, before there is no hope for it: a link may need seconds for the three
 	// round trips, behind a full queue or over a satellite.
 	slowTries = 2
-	// connectTimeMax and pauseMax are what attempts and the pauses between them grow to while a pair has never worked.
-	connectTimeMax = 10 * time.Second
-	pauseMax       = 30 * time.Second
+	// pauseMax is what the pauses between attempts grow to while a pair has never worked.
+	pauseMax = 30 * time.Second
 	// pauseAgain is the pause after a failure on a pair that has worked.
 	pauseAgain = 200 * time.Millisecond
 )
@@ -328,27 +325,12 @@ func (d *dialer) state() (created, hopeless bool) {
 
 // runPair keeps a path between a pair until ctx ends.
 func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
-	worked := false
 	for n := 0; ctx.Err() == nil; n++ {
-		d.mu.Lock()
-		to, old, rounds := t.tries[n%len(t.tries)], t.path, t.failed/len(t.tries)
-		d.mu.Unlock()
-		p, err := d.connect(ctx, to, between, old, d.patience(old, rounds))
+		p, err := d.connect(ctx, between, t, n)
 		if err != nil && ctx.Err() != nil {
 			break
 		}
-		d.mu.Lock()
-		t.err, t.works = d.cfg.Carrier.explain(to.to, err), err == nil
-		pause := pauseAgain
-		if err == nil {
-			t.path, t.failed, worked, d.wanted[between.link] = p, 0, true, true
-		} else if t.failed++; !worked && t.failed%len(t.tries) != 0 {
-			pause = 0 // another address may do
-		} else if !worked {
-			pause = min(pauseMax, connectTime/2<<min(t.failed/len(t.tries), 10))
-		}
-		d.mu.Unlock()
-		d.changed.signal()
+		pause := d.note(t, p, err)
 		if err == nil {
 			p.untilSilent(ctx)
 			d.lose(t)
@@ -369,6 +351,26 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 	}
 }
 
+// note keeps how an attempt ended, and says how long to pause after it.
+func (d *dialer) note(t *target, p *path, err error) (pause time.Duration) {
+	defer d.changed.signal()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.err, t.works = err, err == nil
+	if err == nil {
+		t.path, t.failed, d.wanted[p.link] = p, 0, true
+		return 0
+	}
+	t.failed++
+	switch {
+	case t.path != nil:
+		return pauseAgain
+	case t.failed%len(t.tries) != 0:
+		return 0 // another address may do
+	}
+	return min(pauseMax, connectTime/2<<min(t.failed/len(t.tries), 10))
+}
+
 // lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
 func (d *dialer) lose(t *target) {
 	d.c.mu.Lock()
@@ -385,16 +387,6 @@ func (d *dialer) lose(t *target) {
 		t.err = errPathLost
 	default: // it is silent
 	}
-}
-
-// patience is how long an attempt may take.
-func (d *dialer) patience(last *path, rounds int) time.Duration {
-	if last == nil {
-		return min(connectTimeMax, 2*connectTime<<min(2*rounds, 10))
-	}
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	return max(connectTime, 4*last.flight.srtt)
 }
 
 // untilSilent returns when the path has ended, or owes an answer for too long, or ctx ends.

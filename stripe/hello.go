@@ -12,14 +12,8 @@ import (
 // unknownSession is what a listener answers to a dialer that joins what is no more.
 const unknownSession = "no such session"
 
-// connect makes a path, and has it take the place of another one if there is one.
-func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, timeout time.Duration) (*path, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	w, err := carriers[d.cfg.Carrier].dial(ctx, t.from, t.to, d.tls)
-	if err != nil {
-		return nil, err
-	}
+// join makes a path of a wire, and has it take the place of another one if there is one.
+func (d *dialer) join(ctx context.Context, w *opened, t try, between pair, old *path) (*path, error) {
 	key, err := peerKey(w.tls)
 	if err != nil {
 		w.Close()
@@ -42,7 +36,7 @@ func (d *dialer) connect(ctx context.Context, t try, between pair, old *path, ti
 		if errors.Is(err, ErrClosedByPeer) && !h.Create {
 			d.c.finish(err, "")
 		}
-		return nil, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err)
+		return nil, d.cfg.Carrier.explain(t.to, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err))
 	}
 	own := h.Policy
 	h.To, h.Policy = there.Link, there.Policy

@@ -1,0 +1,125 @@
+package stripe
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// connectTime is the least time an attempt gets: less than TCP's first retransmission of a SYN (1 s, RFC 6298) would help nothing.
+	connectTime = time.Second
+	// connectTimeMax is what that grows to while a pair has never worked.
+	connectTimeMax = 10 * time.Second
+	// rivalEvery is how often an attempt is begun on a pair that has worked. What was sent before the link is back is lost, so while the session has no path
+	// at all attempts overlap, rivalsMax at a time: with the round trips of the handshake, a quarter of a second is left of one after the link's return.
+	rivalEvery = 300 * time.Millisecond
+	rivalsMax  = 4
+)
+
+// connect makes a pair's n-th attempt.
+func (d *dialer) connect(ctx context.Context, between pair, t *target, n int) (*path, error) {
+	d.mu.Lock()
+	to, old, timeout := t.tries[n%len(t.tries)], t.path, min(connectTimeMax, 2*connectTime<<min(2*(t.failed/len(t.tries)), 10))
+	d.mu.Unlock()
+	if old != nil {
+		return d.reconnect(ctx, between, t)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	w, err := d.dial(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return d.join(ctx, w, to, between, nil)
+}
+
+// reconnect makes a path in the place of one that does not work any more.
+func (d *dialer) reconnect(ctx context.Context, between pair, t *target) (*path, error) {
+	timeout := t.path.rivalTime()
+	w, to, err := d.race(ctx, t, timeout)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return d.join(ctx, w, to, between, t.path)
+}
+
+// dial makes a wire.
+func (d *dialer) dial(ctx context.Context, to try) (*opened, error) {
+	w, err := carriers[d.cfg.Carrier].dial(ctx, to.from, to.to, d.tls)
+	return w, d.cfg.Carrier.explain(to.to, err)
+}
+
+// rivalTime is how long an attempt beside a path that has worked may take.
+func (p *path) rivalTime() time.Duration {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return max(connectTime, 4*p.flight.srtt)
+}
+
+// rival is how one of several attempts ended.
+type rival struct {
+	wire *opened
+	to   try
+	err  error
+}
+
+// race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends.
+func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (*opened, try, error) {
+	ctx, stop := context.WithCancel(ctx)
+	open, ended := 0, make(chan rival)
+	defer func() {
+		stop()
+		go func() {
+			for range open {
+				if r := <-ended; r.err == nil {
+					r.wire.Close()
+				}
+			}
+		}()
+	}()
+	next := time.NewTicker(rivalEvery)
+	defer next.Stop()
+	for n := 0; ; {
+		d.mu.Lock()
+		to := t.tries[n%len(t.tries)]
+		d.mu.Unlock()
+		if open == 0 || open < rivalsMax && d.pathless() {
+			n, open = n+1, open+1
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, timeout)
+				defer cancel()
+				w, err := d.dial(ctx, to)
+				ended <- rival{w, to, err}
+			}()
+		}
+		for again := false; !again; {
+			select {
+			case <-ctx.Done():
+				return nil, to, ctx.Err()
+			case <-next.C:
+				again = true
+			case <-t.retry:
+				again = true
+			case r := <-ended:
+				if open--; r.err == nil {
+					return r.wire, r.to, nil
+				}
+				d.note(t, nil, r.err)
+			}
+		}
+	}
+}
+
+// pathless reports whether no pair has a path that works.
+func (d *dialer) pathless() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.targets {
+		if t.works {
+			return false
+		}
+	}
+	return true
+}

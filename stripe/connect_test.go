@@ -1,0 +1,72 @@
+package stripe
+
+import (
+	"context"
+	"crypto/tls"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// deafCarrier is of networks that answer nothing.
+type deafCarrier struct {
+	carrier
+	mu         sync.Mutex
+	begun      []time.Time
+	open, most int
+}
+
+func (c *deafCarrier) dial(ctx context.Context, _ source, _ netip.AddrPort, _ *tls.Config) (*opened, error) {
+	c.mu.Lock()
+	c.begun = append(c.begun, time.Now())
+	c.open++
+	c.most = max(c.most, c.open)
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	return nil, ctx.Err()
+}
+
+// While no path works, attempts to connect overlap: what leaves before a link is back is lost, and the next one must follow soon. As long as
+// another path works there is no such hurry.
+func TestAttemptsOverlap(t *testing.T) {
+	for name, c := range map[string]struct {
+		other       bool // path that works
+		least, most time.Duration
+		open        int
+	}{
+		"no path":      {false, 300 * time.Millisecond, 400 * time.Millisecond, rivalsMax},
+		"another path": {true, time.Second, 1300 * time.Millisecond, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				deaf := &deafCarrier{}
+				carriers["deaf"] = deaf
+				defer delete(carriers, "deaf")
+				s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+				defer s.close()
+				lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
+				d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, targets: map[pair]*target{{"a", "far"}: lost}}
+				if c.other {
+					d.targets[pair{"b", "far"}] = &target{works: true}
+				}
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				d.runPair(ctx, pair{"a", "far"}, lost)
+				synctest.Wait()
+				for i := 1; i < len(deaf.begun); i++ {
+					if gap := deaf.begun[i].Sub(deaf.begun[i-1]); gap < c.least || gap > c.most {
+						t.Fatalf("attempt %d follows after %v; want %v to %v", i, gap, c.least, c.most)
+					}
+				}
+				if deaf.most != c.open || deaf.open != 0 {
+					t.Errorf("%d were open at a time, %d still are; want %d and none", deaf.most, deaf.open, c.open)
+				}
+			})
+		})
+	}
+}
