@@ -269,14 +269,18 @@ func (s *scheduler) fresh(f *flight, now time.Time) *chunk {
 	c := *s.chunks.at(int(s.next - s.base))
 	mine, bulk, others := f.arrival(c.data()), s.unsent > s.maxUnsent()/2, 0.0
 	for _, g := range s.flights {
-		if g == f || g.silent(now) || g.rate == 0 || !s.mayUse(g, now) {
+		if g == f || g.silent(now) || !s.mayUse(g, now) {
+			continue
+		}
+		steps := f.priority() - g.priority()
+		if steps > 0 && now.Sub(c.written) < time.Duration(steps)*priorityWait {
+			return nil
+		}
+		if g.rate == 0 {
 			continue
 		}
 		others += g.rate
-		if !bulk && g.arrival(s.unsent) < mine {
-			return nil
-		}
-		if steps := f.priority() - g.priority(); steps > 0 && now.Sub(c.written) < time.Duration(steps)*priorityWait {
+		if !bulk && steps >= 0 && g.arrival(s.unsent) < mine {
 			return nil
 		}
 	}

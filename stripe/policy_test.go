@@ -1,0 +1,47 @@
+package stripe
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stream that its first link carries alone stays off one of a higher number, whichever end sends. A stream
+// that is more than the first one gives has both.
+func TestPriority(t *testing.T) {
+	for name, c := range map[string]struct {
+		mbps      float64
+		priority  int
+		low, high float64 // of all bytes, what the second of two links of 8 Mbit/s carries
+	}{
+		"one link does":    {4, 1, 0, 0.02},
+		"both are needed":  {12, 1, 0.25, 0.45},
+		"later, but it is": {12, 4, 0.2, 0.45},
+	} {
+		for _, back := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000}, simPath{mbps: 8, delay: 15e6, queue: 75000, policy: Policy{Priority: c.priority}})
+				defer s.close()
+				from, to := s.near, s.far
+				if back {
+					from, to = to, from
+				}
+				const every, times = 10 * time.Millisecond, 1000
+				block := make([]byte, int(c.mbps*1e6/8*every.Seconds()))
+				go func() {
+					for start, i := time.Now(), 0; i < times; i++ {
+						time.Sleep(time.Until(start.Add(time.Duration(i) * every)))
+						_, _ = from.Write(block)
+					}
+					_ = from.CloseWrite()
+				}()
+				n, err := io.Copy(io.Discard, to)
+				second := s.near.Stats()[1]
+				if share := float64(second.SentBytes+second.ReceivedBytes) / float64(n); err != nil || int(n) != times*len(block) || share < c.low || share > c.high {
+					t.Errorf("%s, to the dialer %v: the second link carried %.2f of %d bytes, %v; want %v to %v", name, back, share, n, err, c.low, c.high)
+				}
+			})
+		}
+	}
+}
