@@ -123,6 +123,10 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 		return nil, fmt.Errorf("stripe: session has had %d links of the peer, no more are allowed", maxPaths)
 	}
 	p.flight.ends = [2]end{{own, c.meterOf(c.meters, own, use{own: true, link: p.link})}, {h.Policy, c.meterOf(c.farMeters, h.Policy, use{peer: c.peerKey, link: p.to})}}
+	p.flight.near = p.flight.ends[0].meter
+	if c.peers != nil {
+		p.flight.near = p.flight.ends[1].meter
+	}
 	c.paths[h.Path] = p
 	if !p.flight.spent() {
 		c.pathless = time.Time{}

@@ -28,6 +28,7 @@ type carried struct {
 // flight is what is under way on one path, and what its acknowledgements tell. Times are given, never taken.
 type flight struct {
 	ends [2]end // of the path: this host's link and the peer's
+	near *meter // of the dialer's
 
 	fifo  queue[carried]
 	bytes int // payload in fifo

@@ -47,7 +47,8 @@ type scheduler struct {
 	ended   bool          // the last chunk is the end of the stream
 	orphans []*chunk      // taken by paths that are gone, by number
 	flights []*flight
-	sent    uint64 // bytes taken by all paths, for shares
+	crowds  map[*meter]*crowd // of paths that share a link
+	sent    uint64            // bytes taken by all paths, for shares
 	free    func([]byte)
 }
 
@@ -188,7 +189,7 @@ func (s *scheduler) drop(c *chunk) {
 // mayUse reports whether policy lets the path carry anything now.
 func (s *scheduler) mayUse(f *flight, now time.Time) bool {
 	switch {
-	case f.spent():
+	case f.spent() || s.rests(f, now):
 		return false
 	case f.backup() && s.any(f, now, func(g *flight) bool { return !g.backup() }):
 		return false

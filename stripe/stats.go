@@ -37,8 +37,9 @@ type PathState string
 // The states of a path.
 const (
 	Working PathState = "working"
-	Silent  PathState = "silent" // an answer is overdue; what it carries goes over other paths, too
-	Spent   PathState = "spent"  // its link has reached its cap
+	Silent  PathState = "silent"  // an answer is overdue; what it carries goes over other paths, too
+	Spent   PathState = "spent"   // its link has reached its cap
+	Resting PathState = "resting" // it leaves its link to another path over it: with both, that one had less by as much
 )
 
 // Stats tells of each link of this host that has a path, had one, or should have one, by name.
@@ -95,6 +96,8 @@ func (p *path) stats(now time.Time) PathStats {
 		s.State = Spent
 	case p.flight.silent(now):
 		s.State = Silent
+	case p.c.out.rests(p.flight, now):
+		s.State = Resting
 	}
 	return s
 }

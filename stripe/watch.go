@@ -28,6 +28,7 @@ func (c *Conn) runWatch() {
 				dead = append(dead, p)
 			}
 		}
+		c.out.weigh(now)
 		c.window = min(maxWindow, startWindow+int(bdp/maxPayload))
 		hopeless := c.hopeless(now)
 		c.mu.Unlock()
