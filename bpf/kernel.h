@@ -71,6 +71,7 @@ struct in6_addr {
 };
 
 struct netns_ipv4 {
+	int sysctl_tcp_reordering;
 	__u8 sysctl_tcp_slow_start_after_idle;
 };
 

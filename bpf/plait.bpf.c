@@ -113,14 +113,14 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	struct fair *f = fair_of(sk, s);
-	bool una_advanced = tp->snd_una != s->last_una;
+	bool una_advanced = tp->snd_una != s->last_una, grows = may_grow(sk, rs, una_advanced);
 
 	s->last_una = tp->snd_una;
 	if (in_cwnd_reduction(ca_state(sk)))
 		proportional_rate_reduction(tp, s, rs, una_advanced);
-	else if (una_advanced && f)
+	else if (grows && f)
 		fair_cong_avoid(sk, s, f, rs->acked_sacked);
-	else if (una_advanced)
+	else if (grows)
 		algorithm_cong_avoid(sk, s, rs->acked_sacked);
 	if (s->lead_us || s->pacing_ours)
 		fair_pace(sk, s);

@@ -45,6 +45,15 @@ static __always_inline bool in_cwnd_reduction(__u8 state)
 	return state == TCP_CA_CWR || state == TCP_CA_Recovery;
 }
 
+/*
+ * tcp_may_raise_cwnd(): where packets are known to overtake others, whatever arrives counts, in order or not; with each gap as a doubt the window would grow by the few
+ * that close one.
+ */
+static __always_inline bool may_grow(struct sock *sk, const struct rate_sample *rs, bool una_advanced)
+{
+	return una_advanced || (rs->acked_sacked && tcp_sk(sk)->reordering > (__u32)sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_reordering);
+}
+
 /* RFC 6937 with the reduction bound the kernel uses: the window of a recovery. */
 static __always_inline void proportional_rate_reduction(struct tcp_sock *tp, struct plait_sock *s, const struct rate_sample *rs,
 							bool una_advanced)
