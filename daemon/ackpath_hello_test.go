@@ -143,16 +143,16 @@ func TestAckReceiverFlap(t *testing.T) {
 			r.look(now)
 			return r.flows[flowKey((*flows)[0].Ends())]
 		}
-		f := look()
+		look()
 		for k, w := range r.ways {
 			rtt := map[int]time.Duration{2: 300 * time.Millisecond, 3: 20 * time.Millisecond}[k.link]
 			w.Way = ackpath.Way{}
 			w.Ask(now.Add(-rtt), 1)
 			w.Answered(now, 1, true)
 		}
-		agree := func(what string, f *ackFlow) {
+		agree := func(what string) {
 			t.Helper()
-			f = look()
+			f := look()
 			if len(k.routes) != 0 || !f.decision.Ask {
 				t.Errorf("link %d, %s: copied are %v, %+v; want to ask first", gone, what, k.routes, f.decision)
 			}
@@ -161,7 +161,7 @@ func TestAckReceiverFlap(t *testing.T) {
 				t.Errorf("link %d, %s: copied are %v, want the flow; %s", gone, what, k.routes, f.decision.Because)
 			}
 		}
-		agree("at first", f)
+		agree("at first")
 		find := r.find
 		r.find = func(f mptcp.Flow) (ackLink, error) {
 			l, err := find(f)
@@ -170,10 +170,10 @@ func TestAckReceiverFlap(t *testing.T) {
 			}
 			return l, err
 		}
-		if f = look(); len(k.routes) != 0 {
+		if look(); len(k.routes) != 0 {
 			t.Errorf("link %d is gone: copied are %v", gone, k.routes)
 		}
 		r.find = find
-		agree("the route is back", f)
+		agree("the route is back")
 	}
 }
