@@ -39,7 +39,7 @@ const (
 	Working PathState = "working"
 	Silent  PathState = "silent"  // an answer is overdue; what it carries goes over other paths, too
 	Spent   PathState = "spent"   // its link has reached its cap
-	Resting PathState = "resting" // it leaves its link to another path over it: with both, that one had less by as much
+	Resting PathState = "resting" // it leaves its link to another path over it: both would wait in one queue
 )
 
 // Stats tells of each link of this host that has a path, had one, or should have one, by name.
