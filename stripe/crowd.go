@@ -9,7 +9,7 @@ import (
 // Paths between one link of the dialer's host and several of the listener's are several connections on that link: where it is the bottleneck they take several shares
 // of it from whoever else uses it, and bring nothing. Where the listener's links are the bottlenecks they bring what each of them gives. Paths that wait in
 // one queue have round trips that rise and fall together. Those of equal links apart may do so, too, by chance or because they began together; but without
-// the others, one path then brings much less than all did. Both must be so for others to rest.
+// the others, one path then brings much less than all did, and no more than it did beside them. All of that must be otherwise for others to rest.
 
 const (
 	// weighSettle is left out of a measurement: slow start, and others that give way or recover.
@@ -22,6 +22,9 @@ const (
 	weighMany  = 20    // round trips at least
 	// weighAlone is the least part of what all bring together that one must bring alone: on a link that one other connection uses it is 3/4, on two equal links 1/2.
 	weighAlone = 0.6
+	// weighMore is the least part of what first brought beside the others that it must bring alone: what these took from it. On a link that n others use it is (n+2)/(n+1); where the
+	// listener's links are the bottlenecks, however unequal, it is 1.
+	weighMore = 1.15
 	// weighAgain is how long what came out holds; after each time twice as long, up to weighAgainMax.
 	weighAgain    = 30 * time.Second
 	weighAgainMax = 8 * time.Minute
@@ -36,9 +39,9 @@ type crowd struct {
 	at      time.Time
 	took    time.Duration // of this measurement so far, or since it is settled
 	again   time.Duration
-	before  uint64 // bytes delivered by all until at
-	bytes   uint64 // in this measurement
-	all     uint64 // in the one in which all carried
+	before  [2]uint64 // bytes delivered until at, by all and by first
+	bytes   [2]uint64 // in this measurement
+	beside  [2]uint64 // in the one in which all carried
 }
 
 // trips are sums of two paths' round trips, in seconds.
@@ -89,17 +92,19 @@ func (s *scheduler) rests(f *flight, now time.Time) bool {
 // weigh measures all paths together and then, if some seem to wait in one queue, without those, and decides. The time while the writer is not ahead
 // of the links says nothing; full is that it is.
 func (c *crowd) weigh(all []*flight, now time.Time, full bool) {
-	took, bytes := now.Sub(c.at), uint64(0)
+	took, before := now.Sub(c.at), c.before
+	c.at, c.before = now, [2]uint64{0, c.first.delivered}
 	for _, f := range all {
-		bytes += f.delivered
+		c.before[0] += f.delivered
 	}
-	c.at, c.before, bytes = now, bytes, bytes-min(bytes, c.before)
 	if !full && !c.settled {
 		return
 	}
 	c.took += took
 	if c.took > weighSettle && !c.settled {
-		c.bytes += bytes
+		for i, n := range c.before {
+			c.bytes[i] += n - min(n, before[i])
+		}
 		c.compare(all)
 	}
 	switch {
@@ -108,15 +113,15 @@ func (c *crowd) weigh(all []*flight, now time.Time, full bool) {
 	case c.settled || c.took < weighSettle+weighTime:
 		return
 	case !c.alone:
-		c.alone, c.all = c.seem(), c.bytes
+		c.alone, c.beside = c.seem(), c.bytes
 		c.settled = !c.alone
 	default:
-		c.settled, c.alone = true, float64(c.bytes) >= weighAlone*float64(c.all)
+		c.settled, c.alone = true, float64(c.bytes[0]) >= weighAlone*float64(c.beside[0]) && float64(c.bytes[1]) >= weighMore*float64(c.beside[1])
 	}
 	if c.settled {
 		c.again = min(weighAgainMax, 2*c.again)
 	}
-	c.took, c.bytes = 0, 0
+	c.took, c.bytes = 0, [2]uint64{}
 }
 
 // compare notes round trips while all carry.

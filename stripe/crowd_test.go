@@ -12,20 +12,22 @@ func TestCrowd(t *testing.T) {
 	for name, c := range map[string]struct {
 		others  float64       // connections of others on the near link
 		far     float64       // bytes per second of each of the listener's links
+		less    float64       // how many times less the second one has; 0: not
 		phase   float64       // of the second path's queue, where queues are the listener's; cycles
 		queue   time.Duration // at most
 		idle    bool          // the writer is not ahead
 		silent  bool          // the first path is, in the end
 		carries bool          // the second path, in the end
 	}{
-		"narrow near link":                   {far: 2e6, queue: 80e6},
-		"and another connection":             {far: 2e6, others: 1, queue: 80e6},
-		"and two":                            {far: 2e6, others: 2, queue: 80e6},
-		"narrow far links":                   {far: 0.4e6, phase: 0.3, queue: 80e6, carries: true},
-		"narrow far links, at the same time": {far: 0.4e6, queue: 80e6, carries: true},
-		"a stream":                           {far: 2e6, queue: 80e6, idle: true, carries: true},
-		"no queue":                           {far: 2e6, queue: 1e6, carries: true}, // nothing can be seen
-		"the first one is silent":            {far: 2e6, queue: 80e6, silent: true, carries: true},
+		"narrow near link":                    {far: 2e6, queue: 80e6},
+		"and another connection":              {far: 2e6, others: 1, queue: 80e6},
+		"and two":                             {far: 2e6, others: 2, queue: 80e6},
+		"narrow far links":                    {far: 0.4e6, phase: 0.3, queue: 80e6, carries: true},
+		"narrow far links, at the same time":  {far: 0.4e6, queue: 80e6, carries: true},
+		"unequal far links, at the same time": {far: 0.45e6, less: 3, queue: 80e6, carries: true},
+		"a stream":                            {far: 2e6, queue: 80e6, idle: true, carries: true},
+		"no queue":                            {far: 2e6, queue: 1e6, carries: true}, // nothing can be seen
+		"the first one is silent":             {far: 2e6, queue: 80e6, silent: true, carries: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -61,7 +63,11 @@ func TestCrowd(t *testing.T) {
 					}
 					f.lastAck = now
 					if s.mayUse(f, now) {
-						f.delivered += uint64(min(c.far, near/users) / second)
+						far := c.far
+						if i == 1 && c.less > 0 {
+							far /= c.less
+						}
+						f.delivered += uint64(min(far, near/users) / second)
 					}
 				}
 				s.weigh(now)
