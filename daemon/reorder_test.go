@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -43,18 +44,27 @@ func TestGrowsThroughReordering(t *testing.T) {
 		reordering("127")
 		c, err := h.connectTo("10.3.0.1", 0, client.ns, "")
 		h.must(err)
-		defer c.close()
+		for _, end := range []*net.TCPConn{c.server, c.client} {
+			h.must(end.SetLinger(0)) // the wire may be gone before a FIN is acknowledged, and a socket that waits for that holds plait's programs
+		}
+		defer func() {
+			c.close()
+			time.Sleep(2 * behind) // until nothing is on the wire
+		}()
 		reordering("3") // of which the connection is known to exceed
 		h.must(transfer(c, 400<<10))
 		return h.window(c.server)
 	}
 	kernel := window()
-	h.up(takeAll + "\n  policy: fixed:" + systemDefault)
-	var plait uint32
-	for range 3 { // a busy machine holds packets back for longer, which is a loss to either
-		if plait = window(); plait >= kernel/4*3 {
-			return
-		}
+	p := h.up(takeAll + "\n  policy: fixed:" + systemDefault)
+	plait := window()
+	for tries := 1; tries < 6 && plait < kernel/4*3; tries++ { // a busy machine holds packets back for longer, which is a loss to either
+		plait = window()
 	}
-	t.Errorf("%s has grown its window to %d segments, the kernel's to %d", systemDefault, plait, kernel)
+	if plait < kernel/4*3 {
+		t.Errorf("%s has grown its window to %d segments, the kernel's to %d", systemDefault, plait, kernel)
+	}
+	_, err := p.Stop(t.Context())
+	h.must(err)
+	h.clean("after down")
 }
