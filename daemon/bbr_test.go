@@ -4,24 +4,10 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // pacing is the rate in bytes per second at which a socket is paced.
-func (h *host) pacing(c *net.TCPConn) (rate uint64) {
-	h.Helper()
-	raw, err := c.SyscallConn()
-	h.must(err)
-	h.must(raw.Control(func(fd uintptr) {
-		var info *unix.TCPInfo
-		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			rate = info.Pacing_rate
-		}
-	}))
-	h.must(err)
-	return rate
-}
+func (h *host) pacing(c *net.TCPConn) uint64 { return h.info(c).Pacing_rate }
 
 // BBR keeps the rate it knows while the application sends too little to show one, as the kernel's does: what comes then would else leave at the pace of what
 // came before.

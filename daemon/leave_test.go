@@ -198,17 +198,15 @@ func (h *host) choose(c *net.TCPConn, name string) {
 	h.must(chosen(name)("", "", raw))
 }
 
-// window is the congestion window in segments.
-func (h *host) window(c *net.TCPConn) (n uint32) {
+// info is what the kernel says of a socket.
+func (h *host) info(c *net.TCPConn) (info *unix.TCPInfo) {
 	h.Helper()
 	raw, err := c.SyscallConn()
 	h.must(err)
-	h.must(raw.Control(func(fd uintptr) {
-		var info *unix.TCPInfo
-		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			n = info.Snd_cwnd
-		}
-	}))
+	h.must(raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
 	h.must(err)
-	return n
+	return info
 }
+
+// window is the congestion window in segments.
+func (h *host) window(c *net.TCPConn) uint32 { return h.info(c).Snd_cwnd }
