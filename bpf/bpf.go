@@ -112,8 +112,10 @@ type (
 	FlowKey = FlowsPlaitFlowKey
 	// FlowStats is what is known of a flow.
 	FlowStats = FlowsPlaitFlowStats
-	// FlowEvent is said when a flow stalls, when it is heard again, and when it sticks.
+	// FlowEvent is said when a flow stalls, when it is heard again, when it sticks, and when it becomes slow.
 	FlowEvent = FlowsPlaitFlowEvent
+	// FlowNews is which of these.
+	FlowNews = FlowsPlaitFlowNews
 	// AckRoute is how a flow's ACKs are copied.
 	AckRoute = AcksPlaitAckRoute
 	// AckName is how a copied ACK tells which socket it is for.
@@ -128,8 +130,10 @@ type (
 
 // What a FlowEvent says.
 const (
+	FlowHeard   = FlowsPlaitFlowNewsPLAIT_FLOW_HEARD
 	FlowStalled = FlowsPlaitFlowNewsPLAIT_FLOW_STALLED
 	FlowStuck   = FlowsPlaitFlowNewsPLAIT_FLOW_STUCK
+	FlowSlow    = FlowsPlaitFlowNewsPLAIT_FLOW_SLOW
 )
 
 // FlowRefused is the state of a flow whose timer the kernel had no memory for: nobody says when it stalls.

@@ -27,6 +27,14 @@
 /* No less slack than this, for timers and queues of the peer. */
 #define SLACK_NS (10 * NSEC_PER_MSEC)
 
+/* A flow is slow when its round trips are so many times as long as the shortest, and so much longer: a queue has grown, or its link does less than it did. */
+#define SLOW_TIMES 2
+#define SLOW_NS (30 * NSEC_PER_MSEC)
+/* While it is, this is said again: after so long at first, then after twice as long each time. */
+#define SLOW_AGAIN_NS (200 * NSEC_PER_MSEC)
+/* Data that has waited to be sent for so long needs the flow, slow as it is. */
+#define NEEDS_NS (500 * NSEC_PER_MSEC)
+
 /* Data of an MPTCP connection, by its sequence numbers. */
 struct mapping {
 	__u32 from;
@@ -41,6 +49,9 @@ struct flow {
 	__u32 pushed; /* the MPTCP connection's snd_nxt when the flow last sent data */
 	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
+	__u32 timed; /* sequence number behind the packet whose answer is timed */
+	__u64 slow_told_ns; /* when it was last said; 0: not since the flow was quick */
+	__u64 slow_again_ns; /* when it is to be said again */
 	struct bpf_timer timer;
 };
 
@@ -209,6 +220,33 @@ static __always_inline void arm(struct flow *f, __u64 ns)
 		f->stats.armed = PLAIT_FLOW_REFUSED;
 }
 
+/*
+ * An answer came. It tells the round-trip time, if it is to the packet that is timed; if that one is late, what is sent now will be as well. Few bytes on the way tell nothing, for answers to them may be delayed.
+ */
+static __always_inline void time_heard(const struct plait_flow_key *key, struct flow *f, __u64 now)
+{
+	struct plait_flow_stats *s = &f->stats;
+	__u64 least = s->least_rtt_us * NSEC_PER_USEC, timed = s->timed_at_ns, rtt = now - timed;
+	bool many = s->next - s->acked >= MANY_BYTES, answered = (__s32)(s->acked - f->timed) >= 0;
+
+	if (!timed)
+		return;
+	if (answered) {
+		s->rtt_us = rtt / NSEC_PER_USEC;
+		s->timed_at_ns = 0;
+	}
+	if (!many || !least || rtt < max(SLOW_TIMES * least, least + SLOW_NS)) {
+		if (answered)
+			f->slow_told_ns = 0;
+		return;
+	}
+	if (!s->token || (f->slow_told_ns && now < f->slow_again_ns) || (s->waiting_at_ns && now > s->waiting_at_ns + NEEDS_NS))
+		return;
+	f->slow_again_ns = now + (f->slow_told_ns ? 2 * (now - f->slow_told_ns) : SLOW_AGAIN_NS);
+	f->slow_told_ns = now;
+	tell(key, PLAIT_FLOW_SLOW);
+}
+
 /* A flow that is new, if its address is watched. */
 static __always_inline struct flow *begin(struct __sk_buff *skb, const struct segment *seg, struct tcp_sock *tp, struct mptcp_sock *msk)
 {
@@ -301,6 +339,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->retransmitted_segments = tp->total_retrans - f->retransmitted_before;
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
+	s->least_rtt_us = tp->rtt_min.s[0].v;
 	now = tp->tcp_clock_cache; /* TCP has just read the clock to send */
 	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
 	if (!seg.payload)
@@ -319,6 +358,12 @@ int plait_flow_sent(struct __sk_buff *skb)
 	if ((__s32)(seg.sequence + seg.payload - s->next) > 0) {
 		s->next = seg.sequence + seg.payload;
 		waits(s, tp, msk, now);
+		if (!s->timed_at_ns) {
+			f->timed = s->next;
+			s->timed_at_ns = now;
+		}
+	} else {
+		s->timed_at_ns = 0; /* the timed packet is sent again, or may be: the answer does not tell which it is to */
 	}
 	if (!s->first_at_ns && (__s32)(s->next - s->acked) > 0) /* else it repeats what has arrived meanwhile */
 		s->first_at_ns = now;
@@ -359,6 +404,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
 	acknowledge(s, seg.acknowledged, now);
+	time_heard(&seg.key, f, now);
 	s->heard_at_ns = now;
 	/* What was on the way may be lost in one go, to a queue shorter than a burst. So patience begins with what is sent from now on; at the latest that is TCP's probe. */
 	s->asked_at_ns = 0;

@@ -29,11 +29,14 @@ struct plait_flow_stats {
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
 	__u64 waiting_at_ns;	/* since when each new packet leaves much behind that waits to be sent; 0: the last one did not */
 	__u64 first_at_ns;	/* since when the first byte on the way is the same; 0: none is on the way */
+	__u64 timed_at_ns;	/* when the packet was sent whose answer tells the next round-trip time; 0: none was */
 	__u64 doubted_at_ns;	/* when the flow was first found to hold up its MPTCP connection; 0: it does not */
 	__u64 stuck_at_ns;	/* when that was found again, and told; 0: it was not */
 	__u32 sent_segments;
 	__u32 retransmitted_segments;
 	__u32 srtt_us;
+	__u32 rtt_us; /* of one packet in each, not smoothed; 0: none is known */
+	__u32 least_rtt_us; /* of the last minutes (tcp_min_rtt_wlen); 0: none yet */
 	__u32 mdev_us; /* mean deviation of the round-trip time times 4, as TCP adds it to its timeout */
 	__u32 next; /* sequence number behind what was sent */
 	__u32 acked; /* what the peer expects next */
@@ -43,8 +46,11 @@ struct plait_flow_stats {
 	__u32 rule;  /* what plait_exit_cgroups says of the socket's cgroup; 0: nothing */
 };
 
-/* Said when a flow stalls, when it is heard again, and when it sticks: the peer lacks one of its bytes, and so can use none of those behind it, by whatever flow they come. */
-enum plait_flow_news { PLAIT_FLOW_HEARD, PLAIT_FLOW_STALLED, PLAIT_FLOW_STUCK };
+/*
+ * Said when a flow stalls, when it is heard again, and when it sticks: the peer lacks one of its bytes, and so can use none of those behind it, by whatever flow they come.
+ * And when a flow of an MPTCP connection becomes slow: its round trips are much longer than they were, though the connection has no more to send than its flows take.
+ */
+enum plait_flow_news { PLAIT_FLOW_HEARD, PLAIT_FLOW_STALLED, PLAIT_FLOW_STUCK, PLAIT_FLOW_SLOW };
 
 struct plait_flow_event {
 	struct plait_flow_key key;

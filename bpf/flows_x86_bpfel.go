@@ -41,7 +41,9 @@ type FlowsFlow struct {
 	Pushed              uint32
 	SentBefore          uint32
 	RetransmittedBefore uint32
-	_                   [4]byte
+	Timed               uint32
+	SlowToldNs          uint64
+	SlowAgainNs         uint64
 	Timer               struct {
 		_      structs.HostLayout
 		Opaque [2]uint64
@@ -76,6 +78,7 @@ const (
 	FlowsPlaitFlowNewsPLAIT_FLOW_HEARD   FlowsPlaitFlowNews = 0
 	FlowsPlaitFlowNewsPLAIT_FLOW_STALLED FlowsPlaitFlowNews = 1
 	FlowsPlaitFlowNewsPLAIT_FLOW_STUCK   FlowsPlaitFlowNews = 2
+	FlowsPlaitFlowNewsPLAIT_FLOW_SLOW    FlowsPlaitFlowNews = 3
 )
 
 type FlowsPlaitFlowStats struct {
@@ -87,11 +90,14 @@ type FlowsPlaitFlowStats struct {
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
 	FirstAtNs             uint64
+	TimedAtNs             uint64
 	DoubtedAtNs           uint64
 	StuckAtNs             uint64
 	SentSegments          uint32
 	RetransmittedSegments uint32
 	SrttUs                uint32
+	RttUs                 uint32
+	LeastRttUs            uint32
 	MdevUs                uint32
 	Next                  uint32
 	Acked                 uint32

@@ -62,15 +62,18 @@ type quickExit struct {
 	at   time.Time
 }
 
+// notCarrying is why an exit is spared, in words.
+var notCarrying = map[egress.Why]string{
+	egress.Loses: "it loses too many of this client's packets",
+	egress.Late:  "what it carries for this client comes late, and the others carry it all",
+}
+
 // spared says why an exit is not to carry data for a client while another can; empty: nothing is against it. The caller has x.mu.
 func (x *exits) spared(exit string, client netip.Addr) string {
-	switch {
-	case x.full[exit]:
+	if x.full[exit] {
 		return fmt.Sprintf("it carries as much as its cap_mbps of %g allows", x.terms[exit].CapMbps)
-	case x.brownouts.Spared(exit, client):
-		return "it loses too many of this client's packets"
 	}
-	return ""
+	return notCarrying[x.brownouts.Spared(exit, client)]
 }
 
 // candidates are the exits that reach the client and do not fail it, and the best path's, whatever that is. The caller has x.mu.

@@ -204,8 +204,8 @@ func (x *exits) runFlows() error {
 			events <- e
 		}
 	}()
-	stalled, stuck := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}
-	var later <-chan time.Time
+	stalled, stuck, slow := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}, slowFlows{}
+	var later, late <-chan time.Time
 	for {
 		select {
 		case err := <-failed:
@@ -214,10 +214,12 @@ func (x *exits) runFlows() error {
 			}
 			return err
 		case e := <-events:
-			switch {
-			case e.stuck:
+			switch e.news {
+			case bpf.FlowSlow:
+				x.find(slow, e.ends, time.Now())
+			case bpf.FlowStuck:
 				stuck[e.ends] = true
-			case e.stalled:
+			case bpf.FlowStalled:
 				stalled[e.ends] = time.Now()
 				select {
 				case x.stalls <- struct{}{}:
@@ -229,12 +231,15 @@ func (x *exits) runFlows() error {
 		case e := <-x.overdue:
 			stalled[e] = time.Now()
 		case <-later:
+		case now := <-late:
+			x.hurry(slow, now)
 		}
 		if len(events) == 0 && len(stalled)+len(stuck) > 0 {
 			stalled = x.judge(stalled, stuck)
 			clear(stuck)
 			later = again(stalled)
 		}
+		late = slow.next()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/bgp"
 	"plait.dev/plait/egress/mptcp"
 )
@@ -20,7 +21,7 @@ var (
 	describeRefused   = prometheus.NewDesc("plait_egress_refused_routes", "Routes that are not used: plait egress exits says why.", []string{"from"}, nil)
 	describeManaged   = prometheus.NewDesc("plait_egress_connections", "MPTCP connections of clients that have the exits to choose from.", nil, nil)
 	describeCensus    = prometheus.NewDesc("plait_egress_clients_connections", "Connections to servers that listen for MPTCP, as of the last minute: mptcp, fallback (MPTCP at first), or plain TCP.", []string{"kind"}, nil)
-	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss), or shares a bottleneck with the best path's exit (shared).", []string{"exit", "why"}, nil)
+	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss), brings what others carry late (late), or shares a bottleneck with the best path's exit (shared).", []string{"exit", "why"}, nil)
 	describeSetAside  = prometheus.NewDesc("plait_egress_prefixes_set_aside", "Prefixes with an exit that plain TCP does not use either, since it is silent.", nil, nil)
 	describeNewMoved  = prometheus.NewDesc("plait_egress_moved_exceeded", "1 while more than moved_percent leaves by other exits than the best path's: connections that begin have that alone.", nil, nil)
 	stateDescriptions = []*prometheus.Desc{describeSettled, describeSession, describeRoutes, describeRefused, describeManaged, describeCensus, describeStandsBy, describeSetAside, describeNewMoved}
@@ -34,9 +35,9 @@ type exitsState struct {
 	exits    []string
 	managed  *int // connections; nil unless the mode is on
 	census   *mptcp.Census
-	full     map[string]bool // exits at their caps
-	browned  map[string]int  // clients for whom an exit loses too much
-	shared   map[string]int  // clients for whom it shares a bottleneck with the best path's
+	full     map[string]bool               // exits at their caps
+	browned  map[egress.Why]map[string]int // clients for whom an exit stands by, and why
+	shared   map[string]int                // clients for whom it shares a bottleneck with the best path's
 	aside    map[netip.Prefix]bool
 	moved    bool
 }
@@ -111,7 +112,9 @@ func (c exitsStateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, exit := range s.exits {
 		gauge(describeStandsBy, is[s.full[exit]], exit, "cap")
-		gauge(describeStandsBy, float64(s.browned[exit]), exit, "loss")
+		for why, clients := range s.browned {
+			gauge(describeStandsBy, float64(clients[exit]), exit, string(why))
+		}
 		gauge(describeStandsBy, float64(s.shared[exit]), exit, "shared")
 	}
 	if s.managed != nil {

@@ -144,10 +144,10 @@ func (f *flows) watch(a netip.Addr) error {
 	return nil
 }
 
-// flowEvent says that a flow stalls or sticks, and is to be judged, or is heard again.
+// flowEvent says that a flow stalls, sticks or has become slow, and is to be judged, or is heard again.
 type flowEvent struct {
-	ends           mptcp.Ends
-	stalled, stuck bool
+	ends mptcp.Ends
+	news bpf.FlowNews
 }
 
 // flowTransfer is how long an MPTCP connection took for so many bytes. The ends are of one of its subflows.
@@ -178,7 +178,7 @@ func (f *flows) read() (flowEvent, error) {
 	if err != nil {
 		return flowEvent{}, err
 	}
-	return flowEvent{endsOf(e.Key), e.News == bpf.FlowStalled, e.News == bpf.FlowStuck}, nil
+	return flowEvent{endsOf(e.Key), e.News}, nil
 }
 
 // transferred waits for the next transfer.

@@ -108,11 +108,11 @@ func TestFlowStalls(t *testing.T) {
 	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent") // nobody's: frames are lost
 	talk(watched.server, 3)                                                                        // more would fill the socket's buffer
 	talk(watched.client, 3)
-	if e := next(); e.ends != ends || !e.stalled {
+	if e := next(); e.ends != ends || e.news != bpf.FlowStalled {
 		t.Fatalf("%+v, want that %v stalls", e, ends)
 	}
 	h.ip("-n " + h.ns + " neigh del 192.0.2.2 dev out")
-	if e := next(); e.ends != ends || e.stalled {
+	if e := next(); e.ends != ends || e.news != bpf.FlowHeard {
 		t.Fatalf("%+v, want that %v is heard", e, ends)
 	}
 	if s, _ := f.stats(ends); s.Stalls != 1 || s.RetransmittedSegments == 0 {
@@ -192,7 +192,7 @@ func TestFlowSticks(t *testing.T) {
 	h, peer, f, c, ends := sticking(t)
 	loss := h.sendsBehind(peer, f, c, ends)
 	h.eventually(5*time.Second, "it sticks", func() bool { s, _ := f.stats(ends); return s.StuckAtNs != 0 })
-	if e, err := f.read(); err != nil || e != (flowEvent{ends: ends, stuck: true}) {
+	if e, err := f.read(); err != nil || e != (flowEvent{ends, bpf.FlowStuck}) {
 		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
 	}
 	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), log: io.Discard, journal: newJournal()}

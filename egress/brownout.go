@@ -54,46 +54,84 @@ type brownout struct {
 	last   time.Time // when something was sent
 }
 
-// Brownouts finds exits that bring packets to a client, but lose so many that they hold up the rest. One goroutine looks, any may ask, who then waits for some microseconds.
+// Why an exit is spared.
+type Why string
+
+const (
+	// Loses is for one that loses too many packets.
+	Loses Why = "loss"
+	// Late is for one that brings little beside others, and much later.
+	Late Why = "late"
+)
+
+// Brownouts knows the exits that bring packets to a client, but lose so many, or so late, that they hold up the rest. Who looks, or says that an exit is late, waits for
+// another who does; any may ask, who then waits for some microseconds.
 type Brownouts struct {
-	ways map[wayTo]*brownout
+	looking sync.Mutex // guards ways
+	ways    map[wayTo]*brownout
 
 	mu     sync.RWMutex // guards what follows
-	spared map[wayTo]bool
+	spared map[wayTo]Why
 }
 
 // NewBrownouts has found none yet.
 func NewBrownouts() *Brownouts {
-	return &Brownouts{ways: map[wayTo]*brownout{}, spared: map[wayTo]bool{}}
+	return &Brownouts{ways: map[wayTo]*brownout{}, spared: map[wayTo]Why{}}
 }
 
-// Spared says whether the exit is to carry nothing for the client while there is another.
-func (b *Brownouts) Spared(exit string, client netip.Addr) bool {
+// Spared says why the exit is to carry nothing for the client while there is another; empty: it may.
+func (b *Brownouts) Spared(exit string, client netip.Addr) Why {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.spared[wayTo{exit, client}]
 }
 
-// Clients counts those for whom an exit is spared, by exit.
-func (b *Brownouts) Clients() map[string]int {
+// Clients counts those for whom an exit is spared, by the reason and exit.
+func (b *Brownouts) Clients() map[Why]map[string]int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	out := map[string]int{}
-	for k := range b.spared {
-		out[k.exit]++
+	out := map[Why]map[string]int{Loses: {}, Late: {}}
+	for k, why := range b.spared {
+		out[why][k.exit]++
 	}
 	return out
 }
 
-// tell has others know whether a way is spared.
-func (b *Brownouts) tell(k wayTo) {
+// tell has others know whether a way is spared, and if it is, why.
+func (b *Brownouts) tell(k wayTo, why Why) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ways[k].spared {
-		b.spared[k] = true
+		b.spared[k] = why
 	} else {
 		delete(b.spared, k)
 	}
+}
+
+// Late says that the exit holds up a connection to the client, which others carry whole (see Slow): it is spared until data waits for those. It returns whether that is new. It is not
+// if data waited for the others lately, without this one.
+func (b *Brownouts) Late(exit string, client netip.Addr, now time.Time) bool {
+	b.looking.Lock()
+	defer b.looking.Unlock()
+	k := wayTo{exit, client}
+	w := b.of(k)
+	if w.spared || now.Before(w.until) {
+		return false
+	}
+	w.last = now
+	w.spare(now, true)
+	b.tell(k, Late)
+	return true
+}
+
+// of is what is known of a way. The caller has b.looking.
+func (b *Brownouts) of(k wayTo) *brownout {
+	w := b.ways[k]
+	if w == nil {
+		w = &brownout{}
+		b.ways[k] = w
+	}
+	return w
 }
 
 // beside is the most that another exit brought the client of a way, and whether data waits for any other.
@@ -137,22 +175,20 @@ func (w *brownout) lost(l, top WayLoad, idle bool, now time.Time) bool {
 // Look takes in what was done since the look before, and returns the ways that are spared from now on, and those that are no longer. Waits says there that the
 // others do not take all there is to send.
 func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad) {
+	b.looking.Lock()
+	defer b.looking.Unlock()
 	byClient := map[netip.Addr][]WayLoad{}
 	for _, l := range loads {
 		byClient[l.Client] = append(byClient[l.Client], l)
 	}
 	for _, l := range loads {
 		k := wayTo{l.Exit, l.Client}
-		w := b.ways[k]
-		if w == nil {
-			w = &brownout{}
-			b.ways[k] = w
-		}
+		w := b.of(k)
 		top, waits := beside(byClient[l.Client], l.Exit)
 		idle := l.idle(top, waits)
 		if w.lost(l, top, idle, now) && !w.spared && (!idle || !now.Before(w.until)) {
 			w.spare(now, idle)
-			b.tell(k)
+			b.tell(k, Loses)
 			l.Waits = !idle
 			spared = append(spared, l)
 		}
@@ -162,7 +198,7 @@ func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad
 		needed := w.idle && waits && w.until.Sub(now) < w.spell-settling
 		if w.spared && (needed || !now.Before(w.until)) {
 			w.spared, w.excess = false, 0
-			b.tell(k)
+			b.tell(k, "")
 			if needed {
 				w.until, w.spell = now.Add(mostSpell), 0 // until then it is spared only if it brings little
 			}

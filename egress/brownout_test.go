@@ -20,7 +20,7 @@ func lossy(r *rand.Rand, b *Brownouts, from time.Time, seconds int, perSecond, l
 			}
 		}
 		loads := []WayLoad{{Exit: "a", Client: client, Bytes: perSecond, Sent: perSecond, Resent: resent, Waits: download}, {Exit: "b", Client: client, Bytes: 10 * perSecond, Sent: 10 * perSecond, Waits: download}}
-		if b.Spared("a", client) {
+		if b.Spared("a", client) != "" {
 			loads = loads[1:]
 		}
 		on, off := b.Look(loads, from.Add(time.Duration(s)*time.Second))
@@ -81,7 +81,7 @@ func TestBrownoutNeeded(t *testing.T) {
 	if _, over := look(2, rest); len(over) != 0 {
 		t.Fatalf("a second later: %v", over)
 	}
-	if _, over := look(3, rest); len(over) != 1 || !over[0].Waits || b.Spared("a", client) {
+	if _, over := look(3, rest); len(over) != 1 || !over[0].Waits || b.Spared("a", client) != "" {
 		t.Fatalf("while data waits for b: %v", over)
 	}
 	rest.Waits = false
@@ -128,5 +128,28 @@ func TestNoBrownout(t *testing.T) {
 				t.Errorf("%s: spared at %d s", what, i)
 			}
 		}
+	}
+}
+
+// An exit that others are better off without is spared at once, until data waits for them; then they are asked to do without it no more for five minutes.
+func TestBrownoutLate(t *testing.T) {
+	b, at := NewBrownouts(), time.Unix(1e9, 0)
+	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
+	if !b.Late("a", client, at) || b.Late("a", client, second(1)) || b.Spared("a", client) != Late || b.Spared("b", client) != "" {
+		t.Fatalf("spared: %q", b.Spared("a", client))
+	}
+	if n := b.Clients(); n[Late]["a"] != 1 || n[Loses]["a"] != 0 {
+		t.Errorf("%v", n)
+	}
+	rest := []WayLoad{{Exit: "b", Client: client, Bytes: 1000, Sent: 1000}}
+	if _, over := b.Look(rest, second(1)); len(over) != 0 {
+		t.Fatalf("nothing waits: %v", over)
+	}
+	rest[0].Waits = true
+	if _, over := b.Look(rest, second(2)); len(over) != 1 || !over[0].Waits || b.Spared("a", client) != "" {
+		t.Fatalf("data waits: %v", over)
+	}
+	if b.Late("a", client, second(3)) || b.Late("a", client, second(301)) || !b.Late("a", client, second(302)) {
+		t.Error("it is not left alone for five minutes")
 	}
 }

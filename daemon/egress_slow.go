@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
+)
+
+// A flow that has become slow is judged by what its connection brought since, after slowSoon, then after twice as long each time, up to slowLate; the kernel half says again later that it is slow.
+// Data that has waited for needsNs all the time needs it.
+const (
+	slowSoon = 15 * time.Millisecond
+	slowLate = 120 * time.Millisecond
+	needsNs  = uint64(100 * time.Millisecond)
+)
+
+// slowFlows are flows that are to be judged.
+type slowFlows map[mptcp.Ends]slowFlow
+
+// slowFlow is what each flow of its connection had brought when it was found slow.
+type slowFlow struct {
+	found, judge time.Time
+	acked        map[mptcp.Ends]uint64
+}
+
+// find takes in a flow that has become slow.
+func (x *exits) find(slow slowFlows, e mptcp.Ends, now time.Time) {
+	if _, is := slow[e]; is {
+		return
+	}
+	f := slowFlow{now, now.Add(slowSoon), map[mptcp.Ends]uint64{}}
+	for _, g := range x.mptcp.Around(map[mptcp.Ends]bool{e: true}) {
+		for _, s := range g.Subflows {
+			if stats, ok := x.flows.stats(s.Ends()); ok {
+				f.acked[s.Ends()] = stats.AckedBytes
+			}
+		}
+	}
+	slow[e] = f
+}
+
+// next is when the next is to be judged; nil: none is.
+func (slow slowFlows) next() <-chan time.Time {
+	if len(slow) == 0 {
+		return nil
+	}
+	wait := slowLate
+	for _, f := range slow {
+		wait = min(wait, time.Until(f.judge))
+	}
+	return time.After(wait)
+}
+
+// pacesOf is what the flows of a group did since. The caller has x.mu.
+func (x *exits) pacesOf(g mptcp.Group, since slowFlow) (out []egress.Pace) {
+	for _, s := range g.Subflows {
+		e := s.Ends()
+		stats, ok := x.flows.stats(e)
+		acked, was := since.acked[e]
+		if !ok || !was {
+			continue
+		}
+		p, now := egress.Pace{Exit: x.exitOf(e.Local.Addr(), g.Client), Bytes: stats.AckedBytes - acked, RTTUs: stats.RttUs}, monotonicNs()
+		if timed := stats.TimedAtNs; timed != 0 && now > timed {
+			p.RTTUs = max(p.RTTUs, uint32((now-timed)/1000))
+		}
+		p.Waits = stats.WaitingAtNs != 0 && now > stats.WaitingAtNs+needsNs
+		out = append(out, p)
+	}
+	return out
+}
+
+// leaveSlow has a connection go on without the flows that hold it up: it returns those, for what they were given is to be sent again by the others. Their exits stand by.
+func (x *exits) leaveSlow(g mptcp.Group, since slowFlow, now time.Time) (lost []mptcp.Ends) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, exit := range egress.Slow(x.pacesOf(g, since)) {
+		if !x.brownouts.Late(exit, g.Client, now) {
+			continue
+		}
+		x.say(fmt.Sprintf("%s has become slow for %v, and brings little of what the others carry: it stands by for this client, and what is on the way through it is sent again", called(exit), g.Client))
+		for _, s := range g.Subflows {
+			if x.exitOf(s.Local.Addr(), g.Client) == exit {
+				lost = append(lost, s.Ends())
+			}
+		}
+	}
+	return lost
+}
+
+// hurry judges the slow flows that it is time for.
+func (x *exits) hurry(slow slowFlows, now time.Time) {
+	for e, f := range slow {
+		if now.Before(f.judge) {
+			continue
+		}
+		f.judge = now.Add(now.Sub(f.found))
+		slow[e] = f
+		closing := map[mptcp.Ends]bool{}
+		for _, g := range x.mptcp.Around(map[mptcp.Ends]bool{e: true}) {
+			if lost := x.leaveSlow(g, f, now); len(lost) > 0 {
+				for _, l := range lost {
+					closing[l] = true
+				}
+				x.mptcp.Act(g.Client)
+			}
+		}
+		x.mptcp.Drop(closing)
+		if len(closing) > 0 || f.judge.Sub(f.found) > slowLate {
+			delete(slow, e)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"plait.dev/plait/bpf"
+	"plait.dev/plait/egress"
+	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/internal/rung"
+)
+
+// A flow is told to be slow, once, by the first answer that finds the timed packet late, while much is on the way and its connection has no more to send.
+func TestFlowBecomesSlow(t *testing.T) {
+	rung.Netns(t)
+	f := loadPrograms(newNamespace(t))
+	const least = 20_000 // us
+	now := monotonicNs()
+	for _, c := range []struct {
+		name  string
+		age   time.Duration // of the timed packet, whose answer is yet to come
+		stats bpf.FlowStats
+		want  bool
+	}{
+		{"late", 60 * time.Millisecond, bpf.FlowStats{Token: 1, Next: 31_000}, true},
+		{"not late", 45 * time.Millisecond, bpf.FlowStats{Token: 1, Next: 31_000}, false},
+		{"little on the way", 60 * time.Millisecond, bpf.FlowStats{Token: 1, Next: 20_000}, false},
+		{"plain TCP", 60 * time.Millisecond, bpf.FlowStats{Next: 31_000}, false},
+		{"data waits for it", 60 * time.Millisecond, bpf.FlowStats{Token: 1, Next: 31_000, WaitingAtNs: now - uint64(time.Second)}, false},
+		{"data waits for it since just now", 60 * time.Millisecond, bpf.FlowStats{Token: 1, Next: 31_000, WaitingAtNs: now}, true},
+	} {
+		flow := flow4
+		v := bpf.FlowsFlow{Stats: c.stats, Timed: 30_000}
+		v.Stats.Acked, v.Stats.LeastRttUs, v.Stats.UnansweredAtNs, v.Stats.Armed = 1000, least, 1, 1
+		v.Stats.TimedAtNs = monotonicNs() - uint64(c.age)
+		if err := f.Maps[bpf.FlowsMapPlaitFlows].Put(flow.key(), &v); err != nil {
+			t.Fatal(err)
+		}
+		for flow.acknowledged = 2000; flow.acknowledged <= 4000; flow.acknowledged += 1000 {
+			f.run(t, bpf.FlowsProgPlaitFlowHeard, flow.back().bytes())
+		}
+		told := 0
+		f.events.SetDeadline(time.Now().Add(50 * time.Millisecond))
+		for {
+			e, err := f.read()
+			if err != nil {
+				break
+			}
+			if e.news == bpf.FlowSlow {
+				told++
+			}
+		}
+		if told != map[bool]int{true: 1}[c.want] {
+			t.Errorf("%s: told %d times", c.name, told)
+		}
+	}
+}
+
+// A connection goes on without the flow that became slow, and its exit stands by for the client; a second connection is not asked to do the same.
+func TestLeaveSlow(t *testing.T) {
+	rung.Netns(t)
+	x := choosing(t, Service{egress.Throughput, 0})
+	x.flows = loadPrograms(newNamespace(t))
+	g, since := mptcp.Group{Client: chooser}, slowFlow{acked: map[mptcp.Ends]uint64{}}
+	for _, one := range []struct {
+		exit         string
+		acked, rttUs uint64
+	}{{"a", 3000, 90_000}, {"b", 40_000, 20_000}} {
+		e := mptcp.Ends{Local: netip.AddrPortFrom(x.byExit[one.exit][false], 443), Remote: netip.AddrPortFrom(chooser, 50_000)}
+		v := bpf.FlowsFlow{Stats: bpf.FlowStats{Token: 1, AckedBytes: 7000 + one.acked, RttUs: uint32(one.rttUs)}}
+		key := flowKey(e)
+		if err := x.flows.Maps[bpf.FlowsMapPlaitFlows].Put(&key, &v); err != nil {
+			t.Fatal(err)
+		}
+		since.acked[e] = 7000
+		g.Subflows = append(g.Subflows, mptcp.Subflow{Local: e.Local, Remote: e.Remote})
+	}
+	if lost := x.leaveSlow(g, since, time.Now()); !slices.Equal(lost, []mptcp.Ends{g.Subflows[0].Ends()}) {
+		t.Errorf("it goes on without %v, want the flow through a", lost)
+	}
+	if got := x.roles(1, 443); got != "10- a-= b+ c+" {
+		t.Errorf("roles: %s", got)
+	}
+	if lost := x.leaveSlow(g, since, time.Now()); len(lost) != 0 {
+		t.Errorf("again without %v", lost)
+	}
+}
