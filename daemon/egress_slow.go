@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"plait.dev/plait/egress"
@@ -16,6 +17,9 @@ const (
 	needsNs  = uint64(100 * time.Millisecond)
 )
 
+// mostSlow is how many flows are judged at a time: others are told of again.
+const mostSlow = 256
+
 // slowFlows are flows that are to be judged.
 type slowFlows map[mptcp.Ends]slowFlow
 
@@ -27,7 +31,7 @@ type slowFlow struct {
 
 // find takes in a flow that has become slow.
 func (x *exits) find(slow slowFlows, e mptcp.Ends, now time.Time) {
-	if _, is := slow[e]; is {
+	if _, is := slow[e]; is || len(slow) >= mostSlow {
 		return
 	}
 	f := slowFlow{now, now.Add(slowSoon), map[mptcp.Ends]uint64{}}
@@ -53,8 +57,10 @@ func (slow slowFlows) next() <-chan time.Time {
 	return time.After(wait)
 }
 
-// pacesOf is what the flows of a group did since. The caller has x.mu.
+// pacesOf is what the flows of a group did since.
 func (x *exits) pacesOf(g mptcp.Group, since slowFlow) (out []egress.Pace) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, s := range g.Subflows {
 		e := s.Ends()
 		stats, ok := x.flows.stats(e)
@@ -74,12 +80,11 @@ func (x *exits) pacesOf(g mptcp.Group, since slowFlow) (out []egress.Pace) {
 
 // leaveSlow has a connection go on without the flows that hold it up: it returns those, for what they were given is to be sent again by the others. Their exits stand by.
 func (x *exits) leaveSlow(g mptcp.Group, since slowFlow, now time.Time) (lost []mptcp.Ends) {
+	exits := egress.Slow(x.pacesOf(g, since))
+	exits = slices.DeleteFunc(exits, func(exit string) bool { return !x.brownouts.Late(exit, g.Client, now) }) // not under x.mu: it may have to wait for a look
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, exit := range egress.Slow(x.pacesOf(g, since)) {
-		if !x.brownouts.Late(exit, g.Client, now) {
-			continue
-		}
+	for _, exit := range exits {
 		x.say(fmt.Sprintf("%s has become slow for %v, and brings little of what the others carry: it stands by for this client, and what is on the way through it is sent again", called(exit), g.Client))
 		for _, s := range g.Subflows {
 			if x.exitOf(s.Local.Addr(), g.Client) == exit {
