@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -56,6 +57,20 @@ func TestSecondAddress(t *testing.T) {
 	if len(r.m.from) != 0 {
 		t.Errorf("of a connection that is forgotten %v is left", r.m.from)
 	}
+}
+
+// Nothing is withdrawn when one of two subflows on an address dies: RM_ADDR would have the client close the other, too. That one's end withdraws it.
+func TestRenewBesideAnother(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	wifi, mobile := r.join(1, a4+":80", "198.51.100.1:1001"), r.join(1, a4+":80", "203.0.113.9:1001")
+	r.handle(wifi, mobile)
+	r.took()
+	r.handle(Event{Type: SubClosed, Token: 1, Subflow: mobile.Subflow, Err: syscall.ETIMEDOUT})
+	r.wants("")
+	r.handle(Event{Type: SubClosed, Token: 1, Subflow: wifi.Subflow, Err: syscall.ETIMEDOUT})
+	r.wants("remove 192.0.2.11")
 }
 
 // While thousands of connections are looked at for a change, others get their turn, also one that makes the picture anew: no connection of the old one is acted on.

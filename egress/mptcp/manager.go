@@ -191,7 +191,9 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			c.subflows = slices.Delete(c.subflows, i, i+1)
 			if e.Err != 0 {
 				m.counts.SubflowErrors++
-				m.renew(c, e.addr(), renewLate, now)
+				if !c.has(e.addr()) { // RM_ADDR would close that one, too
+					m.renew(c, e.addr(), renewLate, now)
+				}
 			}
 			if e.addr() == c.Own.Addr() {
 				m.reconcile(c, deferred, now)
