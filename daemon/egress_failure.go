@@ -281,7 +281,7 @@ func (x *exits) recover(now time.Time) {
 	x.comeBack(now)
 }
 
-// joined is the proof that an exit is well for a client.
+// joined is the proof that an exit is well for a client, by the address that it came from.
 func (x *exits) joined(client, addr netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -59,6 +59,18 @@ func TestSecondAddress(t *testing.T) {
 	}
 }
 
+// A subflow from another address of the client proves the exit for that address: what is dead may be the way to the first one's network.
+func TestJoinedFromSecondAddress(t *testing.T) {
+	var joined []string
+	r := newRig(t, Config{Joined: func(client, addr netip.Addr) { joined = append(joined, client.String()+" "+addr.String()) }})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.handle(r.join(1, a4+":80", "203.0.113.9:1001"))
+	if want := []string{"203.0.113.9 " + a4}; !slices.Equal(joined, want) {
+		t.Errorf("heard of %v, want %v", joined, want)
+	}
+}
+
 // Nothing is withdrawn when one of two subflows on an address dies: RM_ADDR would have the client close the other, too. That one's end withdraws it.
 func TestRenewBesideAnother(t *testing.T) {
 	r := newRig(t, Config{})
@@ -71,6 +83,20 @@ func TestRenewBesideAnother(t *testing.T) {
 	r.wants("")
 	r.handle(Event{Type: SubClosed, Token: 1, Subflow: wifi.Subflow, Err: syscall.ETIMEDOUT})
 	r.wants("remove 192.0.2.11")
+}
+
+// Subflows whose events were lost are heard of when the connections are read again; those known before are not.
+func TestJoinedWhileEventsWereLost(t *testing.T) {
+	var joined []string
+	r := newRig(t, Config{Joined: func(client, addr netip.Addr) { joined = append(joined, client.String()+" "+addr.String()) }})
+	r.reach(a4, b4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1001"))
+	r.join(1, b4+":80", "198.51.100.1:1002") // of which nobody is told
+	r.m.Resync([]Connection{*r.connections[1]}, r.now)
+	if want := []string{"198.51.100.1 " + a4, "198.51.100.1 " + b4}; !slices.Equal(joined, want) {
+		t.Errorf("heard of %v, want %v", joined, want)
+	}
 }
 
 // While thousands of connections are looked at for a change, others get their turn, also one that makes the picture anew: no connection of the old one is acted on.

@@ -20,8 +20,9 @@ type Config struct {
 	// Why says in words why the connection's use of an address of this host is what Reachable says; it is called like that, for what was removed, closed or changed; nil: nobody knows. Words are few: deeds
 	// are told apart by them.
 	Why func(Peer, netip.Addr) string
-	// Joined hears of subflows that clients open, in the same goroutine and under the same conditions; nil: nobody.
-	Joined func(client, addr netip.Addr)
+	// Joined hears of subflows that clients open, and from which of their addresses, in the same goroutine and under the same conditions; nil: nobody. Of those whose events were lost it hears with the next
+	// Resync.
+	Joined func(from, addr netip.Addr)
 	// MaxSubflows of a connection, the first counted; 0 is 8, more than which Linux does not use. If there are more exits, the best of
 	// them are announced; if a client opens more, for instance from several addresses of its own, they are closed.
 	MaxSubflows int
@@ -181,9 +182,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 			c.subflows = append(c.subflows, e.Subflow)
 			m.came(c, e.Remote.Addr().Unmap())
 			m.counts.Joins++
-			if m.config.Joined != nil {
-				m.config.Joined(c.Client, e.addr())
-			}
+			m.joined(e.Subflow)
 		}
 		m.reconcile(c, deferred, now)
 	case SubClosed:
@@ -215,11 +214,15 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		}
 		c := m.add(k.Token, k.Local, k.Remote)
 		c.subflows, c.ready = k.Subflows, !k.Fallback
-		if before := old[k.Token]; before != nil && before.Peer == c.Peer {
+		before := old[k.Token]
+		if before != nil && before.Peer == c.Peer {
 			c.announced, c.resting = before.announced, before.resting
 		}
 		for _, s := range k.Subflows {
 			m.came(c, s.Remote.Addr().Unmap())
+			if first := s.Local == k.Local && s.Remote == k.Remote; !first && (before == nil || before.find(s) < 0) {
+				m.joined(s)
+			}
 		}
 		c.adopt(m.ids)
 		if k.Closing {
@@ -228,6 +231,13 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		m.enqueue(c, changed)
 	}
 	m.Tick(now)
+}
+
+// joined tells of a subflow that a client opened.
+func (m *Manager) joined(s Subflow) {
+	if m.config.Joined != nil {
+		m.config.Joined(s.Remote.Addr().Unmap(), s.addr())
+	}
 }
 
 // restAfter is how many connections Changed looks at until it lets others do something.
