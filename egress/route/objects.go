@@ -116,6 +116,7 @@ type kernelRoute struct {
 	gateway netip.Addr // if it does not
 	link    uint32
 	odd     bool // it has something no route of plait's has
+	several bool // gateways
 }
 
 func (r kernelRoute) String() string {

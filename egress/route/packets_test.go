@@ -262,6 +262,22 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
+// The way to a next hop may have several gateways, as that of a server with two switches: the best path takes the one that the kernel chooses for it.
+func TestNextHopBehindSeveral(t *testing.T) {
+	n := newNetwork(t)
+	k := n.kernel(nil)
+	n.ip("-n " + n.server + " -6 route add fc00:99::/64 nexthop via 2001:db8:1:1::1 nexthop via 2001:db8:1:2::1")
+	n.ip("-n " + n.server + " route add 192.0.2.0/24 nexthop via 10.1.0.1 nexthop via 10.2.0.1")
+	for prefix, hop := range map[string]string{"2001:db8:c000::/48": "fc00:99::5", "198.51.100.0/24": "192.0.2.5"} {
+		best := egress.Entry{Prefix: netip.MustParsePrefix(prefix), NextHop: netip.MustParseAddr(hop)}
+		n.must(k.Reconcile(slices.Values([]egress.Entry{best})))
+		family := map[bool]string{true: "-4", false: "-6"}[best.Prefix.Addr().Is4()]
+		if got := n.lines(family + " route show root " + prefix + " proto 112"); len(got) != 1 || !strings.Contains(got[0], " via ") {
+			t.Errorf("best path to %s: %q", prefix, got)
+		}
+	}
+}
+
 // The encapsulation takes 64 bytes of the interface's 1500, and senders are told.
 func TestMTU(t *testing.T) {
 	n := newNetwork(t)

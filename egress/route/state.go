@@ -187,7 +187,9 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 			r.nexthop = ad.Uint32()
 		case unix.RTA_ENCAP:
 			encapsulates = true
-		case unix.RTA_MULTIPATH, unix.RTA_METRICS, unix.RTA_PREFSRC:
+		case unix.RTA_MULTIPATH:
+			r.odd, r.several = true, true
+		case unix.RTA_METRICS, unix.RTA_PREFSRC:
 			r.odd = true
 		}
 	})
@@ -290,11 +292,15 @@ type hop struct {
 
 // findHop asks the kernel for the way to the next hop of a BGP route. It must not lead over a route of plait's: that would be a route to itself.
 func (k *Kernel) findHop(next netip.Addr) (hop, error) {
-	b, err := k.lookup(next)
+	b, err := k.lookup(next, unix.RTM_F_FIB_MATCH)
+	r, protocol, ok := readRoute(b)
+	if err == nil && r.several { // the one of them that a packet to it would take
+		b, err = k.lookup(next, 0)
+		r, _, ok = readRoute(b)
+	}
 	if err != nil {
 		return hop{}, fmt.Errorf("find the way to next hop %v: %w; a route or a network to it is missing", next, err)
 	}
-	r, protocol, ok := readRoute(b)
 	switch {
 	case !ok || b[7] != unix.RTN_UNICAST || r.link == 0:
 		return hop{}, fmt.Errorf("find the way to next hop %v: none that can be used (%v)", next, r)
@@ -306,14 +312,14 @@ func (k *Kernel) findHop(next netip.Addr) (hop, error) {
 	return hop{next, r.link}, nil
 }
 
-// lookup returns the route packets to an address take, as the kernel's message.
-func (k *Kernel) lookup(to netip.Addr) ([]byte, error) {
-	b := native.AppendUint32([]byte{family(to), byte(to.BitLen()), 0, 0, 0, 0, 0, 0}, unix.RTM_F_FIB_MATCH)
+// lookup returns the route packets to an address take, as the kernel's message: that of the table with the flag RTM_F_FIB_MATCH, else what comes of it for one packet.
+func (k *Kernel) lookup(to netip.Addr, flags uint32) ([]byte, error) {
+	b := native.AppendUint32([]byte{family(to), byte(to.BitLen()), 0, 0, 0, 0, 0, 0}, flags)
 	return k.route.get(body(b).address(unix.RTA_DST, to).request(unix.RTM_GETROUTE, 0))
 }
 
 // isLocal says whether the address is one of this host.
 func (k *Kernel) isLocal(a netip.Addr) bool {
-	b, err := k.lookup(a)
+	b, err := k.lookup(a, unix.RTM_F_FIB_MATCH)
 	return err == nil && len(b) >= unix.SizeofRtMsg && b[7] == unix.RTN_LOCAL
 }
