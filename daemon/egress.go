@@ -25,8 +25,8 @@ const (
 	untimedEvery = time.Hour
 )
 
-// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, one of runRoutes, ask at times,
-// and run.
+// exits is the lever egress at work. Goroutines: one of bgp for each reflector, one of mptcp, two of runFlows, one of runTransfers, one of runRoutes, ask and inquire at
+// times, and run.
 type exits struct {
 	config    Egress
 	log       io.Writer
@@ -46,10 +46,11 @@ type exits struct {
 
 	// writing is held by whoever changes the kernel's routes, which can take seconds. The plan changes under both locks, so either is enough to read it. It is taken
 	// before mu, and not by what must be quick.
-	writing sync.Mutex
-	kernel  *route.Kernel // nil unless the mode is on
-	settled atomic.Bool   // the plan is complete enough to be the kernel's
-	undone  chan struct{} // steps failed that are to be tried again
+	writing   sync.Mutex
+	kernel    *route.Kernel // nil unless the mode is on
+	settled   atomic.Bool   // the plan is complete enough to be the kernel's
+	undone    chan struct{} // steps failed that are to be tried again
+	misplaced chan struct{} // exits went out or came back, which the main table does not know yet
 
 	counting  sync.Mutex // guards census and countedAt
 	census    *mptcp.Census
@@ -71,6 +72,9 @@ type exits struct {
 	aside  map[putAside]time.Time
 	asking map[netip.Prefix]asked
 	asks   bool // ask runs
+	// outages are the exits that are out as a whole; inquired are those of which that is about to be found out.
+	outages  *egress.Outages
+	inquired map[string]bool
 	choice
 }
 
@@ -249,6 +253,7 @@ func (x *exits) learn(flows map[bpf.FlowKey]egress.FlowCount, at func(netip.Addr
 	x.traffic.Look(flows, now)
 	did, passed := x.traffic.Did()
 	x.networks.Look(maps.Values(did), func(client netip.Addr) netip.Prefix { return at(client).network }, passed)
+	x.acknowledged(now.Add(-passed))
 }
 
 // run watches over the lever until ctx ends.

@@ -70,8 +70,11 @@ var notCarrying = map[egress.Why]string{
 
 // spared says why an exit is not to carry data for a client while another can; empty: nothing is against it. The caller has x.mu.
 func (x *exits) spared(exit string, client netip.Addr) string {
-	if x.full[exit] {
+	switch {
+	case x.full[exit]:
 		return fmt.Sprintf("it carries as much as its cap_mbps of %g allows", x.terms[exit].CapMbps)
+	case x.outages.Out(exit):
+		return "it is out: nothing that is sent through it arrives, whoever the client is"
 	}
 	return notCarrying[x.brownouts.Spared(exit, client)]
 }

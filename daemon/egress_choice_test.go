@@ -23,7 +23,7 @@ func choosing(t testing.TB, service Service, rules ...ServiceRule) *exits {
 	t.Helper()
 	c := Egress{Service: service, Rules: rules, MovedPercent: 100}
 	x := &exits{log: io.Discard, journal: newJournal(), health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), byExit: map[string]map[bool]netip.Addr{}}
-	x.aside = map[putAside]time.Time{}
+	x.aside, x.outages, x.inquired, x.misplaced = map[putAside]time.Time{}, egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)
 	var told []egress.Update
 	for i, name := range []string{"a", "b", "c"} {
 		e := egress.Exit{Name: name, RouteTarget: fmt.Sprint("65000:", i), Locators: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("2001:db8:f%d::/48", i))},

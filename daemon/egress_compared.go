@@ -53,7 +53,7 @@ func (x *exits) group(p mptcp.Peer, out, alone bool) {
 	switch {
 	case out && alone:
 		x.groups.put(p.Token, before, true)
-	case out || alone || x.moved || len(x.full) > 0: // what it gets is neither the strategy nor the best path by lot
+	case out || alone || x.moved || len(x.full) > 0 || x.outages.Any(): // what it gets is neither the strategy nor the best path by lot
 		x.groups.leave(p.Token)
 	default:
 		x.groups.put(p.Token, before, false)

@@ -92,6 +92,7 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 		if x.health.Fail(exit, g.Client, now) {
 			changed = true
 			x.say(called(exit) + " does not bring packets to " + g.Client.String() + ": not used for this client until it is tried again")
+			x.suspect(exit, g.Client, now)
 		}
 	}
 	if main := x.plan.MainExit(g.Client); v.Silent && x.health.Bet(main, g.Client, now) {
@@ -279,11 +280,14 @@ func (x *exits) recover(now time.Time) {
 	}
 	x.mptcp.Act(clients...)
 	x.comeBack(now)
+	x.revive(now)
 }
 
 // joined is the proof that an exit is well for a client, by the address that it came from.
 func (x *exits) joined(client, addr netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.health.Proven(x.exitOf(addr, client), client, time.Now())
+	exit, now := x.exitOf(addr, client), time.Now()
+	x.health.Proven(exit, client, now)
+	x.outages.Proven(exit)
 }

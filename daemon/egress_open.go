@@ -57,6 +57,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
+	x.outages, x.inquired, x.misplaced = egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)
 	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}

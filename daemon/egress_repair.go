@@ -112,6 +112,8 @@ func (x *exits) runRoutes(ctx context.Context) {
 			err = x.begin()
 		case <-lost:
 			err = x.repair()
+		case <-x.misplaced:
+			x.replace(ctx)
 		case <-x.undone:
 			c.undone(time.Now())
 		case <-timer.C:

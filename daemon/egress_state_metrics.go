@@ -21,7 +21,7 @@ var (
 	describeRefused   = prometheus.NewDesc("plait_egress_refused_routes", "Routes that are not used: plait egress exits says why.", []string{"from"}, nil)
 	describeManaged   = prometheus.NewDesc("plait_egress_connections", "MPTCP connections of clients that have the exits to choose from.", nil, nil)
 	describeCensus    = prometheus.NewDesc("plait_egress_clients_connections", "Connections to servers that listen for MPTCP, as of the last minute: mptcp, fallback (MPTCP at first), or plain TCP.", []string{"kind"}, nil)
-	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss), brings what others carry late (late), or shares a bottleneck with the best path's exit (shared).", []string{"exit", "why"}, nil)
+	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss), brings what others carry late (late), or shares a bottleneck with the best path's exit (shared); 1 while nothing that is sent through it arrives, whoever the client is (out).", []string{"exit", "why"}, nil)
 	describeSetAside  = prometheus.NewDesc("plait_egress_prefixes_set_aside", "Prefixes with an exit that plain TCP does not use either, since it is silent.", nil, nil)
 	describeNewMoved  = prometheus.NewDesc("plait_egress_moved_exceeded", "1 while more than moved_percent leaves by other exits than the best path's: connections that begin have that alone.", nil, nil)
 	stateDescriptions = []*prometheus.Desc{describeSettled, describeSession, describeRoutes, describeRefused, describeManaged, describeCensus, describeStandsBy, describeSetAside, describeNewMoved}
@@ -36,6 +36,7 @@ type exitsState struct {
 	managed  *int // connections; nil unless the mode is on
 	census   *mptcp.Census
 	full     map[string]bool               // exits at their caps
+	out      map[string]bool               // exits that are out as a whole
 	browned  map[egress.Why]map[string]int // clients for whom an exit stands by, and why
 	shared   map[string]int                // clients for whom it shares a bottleneck with the best path's
 	aside    map[netip.Prefix]bool
@@ -44,7 +45,7 @@ type exitsState struct {
 
 // state is what metrics tell.
 func (x *exits) state() exitsState {
-	s := exitsState{settled: x.settled.Load(), census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, aside: map[netip.Prefix]bool{}}
+	s := exitsState{settled: x.settled.Load(), census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, out: map[string]bool{}, aside: map[netip.Prefix]bool{}}
 	var refused []RefusedStatus
 	s.sessions, refused = x.sessions()
 	if x.mptcp != nil {
@@ -59,7 +60,7 @@ func (x *exits) state() exitsState {
 	}
 	for _, e := range x.config.Exits {
 		s.exits = append(s.exits, e.Name)
-		s.full[e.Name] = x.full[e.Name]
+		s.full[e.Name], s.out[e.Name] = x.full[e.Name], x.outages.Out(e.Name)
 	}
 	for a := range x.aside {
 		s.aside[a.prefix] = true
@@ -112,6 +113,7 @@ func (c exitsStateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, exit := range s.exits {
 		gauge(describeStandsBy, is[s.full[exit]], exit, "cap")
+		gauge(describeStandsBy, is[s.out[exit]], exit, "out")
 		for why, clients := range s.browned {
 			gauge(describeStandsBy, float64(clients[exit]), exit, string(why))
 		}

@@ -77,8 +77,16 @@ type ExitStatus struct {
 	Addresses   []netip.Addr   `json:"addresses"`
 	Routes      int            `json:"routes"`
 	SIDs        map[string]int `json:"sids"` // how many routes lead to each
+	// Out is there while nothing that is sent through it arrives.
+	Out *OutStatus `json:"out,omitempty"`
 	// Traffic is there if the kernel can watch flows.
 	Traffic *TrafficStatus `json:"traffic,omitempty"`
+}
+
+// OutStatus is since when an exit is out as a whole, and until when it is held: after that, a sign of life brings it back.
+type OutStatus struct {
+	Since     time.Time `json:"since"`
+	HeldUntil time.Time `json:"held_until"`
 }
 
 // TrafficStatus is what was measured of the TCP flows through an exit, from its own addresses and from this host's where it is the best path's.
@@ -183,7 +191,11 @@ func (x *exits) status() EgressStatus {
 	out.Settled = x.settled.Load()
 	out.Refused = append(out.Refused, x.refusals()...)
 	for _, e := range x.config.Exits {
-		out.Exits = append(out.Exits, ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}})
+		one := ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}}
+		if since, until := x.outages.Since(e.Name); !since.IsZero() {
+			one.Out = &OutStatus{since, until}
+		}
+		out.Exits = append(out.Exits, one)
 	}
 	if x.flows != nil {
 		traffic := x.measured()

@@ -29,6 +29,7 @@ type Plan struct {
 
 	refusals map[refused]*Refusal
 	aside    map[netip.Prefix]uint64 // exits the main table goes without, a bit each, and elsewhere
+	out      uint64                  // those it goes without for all prefixes
 	scratch  []candidate
 }
 
@@ -299,7 +300,7 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 			fresh.exits[i] = p.pick(d, i)
 		}
 	}
-	aside := p.aside[prefix]
+	aside := p.aside[prefix] | p.out
 	if i := p.standby(d, fresh.best, fresh.exits, aside); i >= 0 {
 		fresh.standby, fresh.standbyExit = fresh.exits[i], i
 	}

@@ -83,6 +83,30 @@ func (p *Plan) Restore(prefix netip.Prefix, exit string) []Change {
 	return p.renew(prefix)
 }
 
+// SetOut says that an exit of the plan is out as a whole, or is no more. Until a prefix is renewed its entries stay as they are.
+func (p *Plan) SetOut(exit string, out bool) {
+	if p.out &^= 1 << p.number(exit); out {
+		p.out |= 1 << p.number(exit)
+	}
+}
+
+// Misplaced are the prefixes whose way by the main table may be another since exits went out or came back.
+func (p *Plan) Misplaced() (prefixes []netip.Prefix) {
+	for prefix, d := range p.destinations {
+		out := d.best != nil && p.out != 0 && p.out>>d.leaves()&1 == 1 || d.best == nil && d.standby != nil && p.out>>d.standbyExit&1 == 1
+		back := d.best == nil && slices.ContainsFunc(d.paths, func(x path) bool { return x.main && x.reason == accepted })
+		if out || back {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// Renew makes the entries of prefixes anew and returns what that changes.
+func (p *Plan) Renew(prefixes []netip.Prefix) []Change {
+	return p.settle(slices.DeleteFunc(slices.Clone(prefixes), func(prefix netip.Prefix) bool { return p.destinations[prefix] == nil }))
+}
+
 // Reachable returns the exits through which packets for the client can leave, best first. An exit that is not there announces no prefix with the
 // client's address.
 func (p *Plan) Reachable(client netip.Addr) []Way {

@@ -48,6 +48,12 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\n", e.Name, cmp.Or(e.RouteTarget, "SIDs"), e.Table, strings.Join(addresses, " "), e.Routes, strings.Join(sids, " "))
 	}
 	t.Flush()
+	for _, e := range s.Exits {
+		if e.Out != nil {
+			fmt.Fprintf(out, "exit %s is out since %s: nothing that is sent through it arrives. It is used again when something does, not before %s (see plait egress log)\n",
+				e.Name, e.Out.Since.Local().Format(time.TimeOnly), e.Out.HeldUntil.Local().Format(time.TimeOnly))
+		}
+	}
 	var traffic []daemon.NamedTraffic
 	for _, e := range s.Exits {
 		if e.Traffic != nil {

@@ -23,6 +23,16 @@ func TestPrintExits(t *testing.T) {
 	}
 }
 
+// An exit that is out is told of, with when it may come back.
+func TestPrintExitOut(t *testing.T) {
+	var out strings.Builder
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	printExits(&out, daemon.EgressStatus{Mode: daemon.On, Settled: true, Exits: []daemon.ExitStatus{{Name: "a", Out: &daemon.OutStatus{Since: at, HeldUntil: at.Add(5 * time.Second)}}, {Name: "b"}}})
+	if got := out.String(); strings.Count(got, " is out ") != 1 || !strings.Contains(got, "\nexit a is out since 03:04:05: ") || !strings.Contains(got, "not before 03:04:10") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // An explanation does not name exits that connections do not get.
 func TestPrintMoved(t *testing.T) {
 	e := daemon.Explanation{Ways: []daemon.WayStatus{{Exit: "a", Prefix: netip.MustParsePrefix("2001:db8:c::/48")}}, Services: []daemon.ServiceStatus{{Carry: []string{"a", "b"}, Reason: "strategy throughput"}}}
