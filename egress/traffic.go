@@ -35,14 +35,15 @@ type ExitTraffic struct {
 // fade is how long it takes until what happened counts a tenth.
 const fade = 30 * time.Second
 
-// Since is what a flow did after it had done what before says. Its counters begin again if its addresses and ports are used anew.
+// Since is what a flow did after it had done what before says. Its counters begin again if its addresses and ports are used anew. What was sent again without data, the end of a connection,
+// is in the kernel's count of repetitions and not in that of segments.
 func (f FlowCount) Since(before FlowCount) FlowCount {
-	if f.AckedBytes < before.AckedBytes || f.SentSegments < before.SentSegments || f.Resent < before.Resent {
-		return f
+	if f.AckedBytes >= before.AckedBytes && f.SentSegments >= before.SentSegments && f.Resent >= before.Resent {
+		f.AckedBytes -= before.AckedBytes
+		f.SentSegments -= before.SentSegments
+		f.Resent -= before.Resent
 	}
-	f.AckedBytes -= before.AckedBytes
-	f.SentSegments -= before.SentSegments
-	f.Resent -= before.Resent
+	f.Resent = min(f.Resent, f.SentSegments)
 	return f
 }
 

@@ -59,6 +59,19 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
+// The end of a connection (FIN) that a client is not there to hear is sent again, too, and is no segment that was sent with data: it is no loss, and no segment sent before becomes one.
+func TestRepeatedEnd(t *testing.T) {
+	traffic := NewTraffic[int]()
+	at, client := time.Unix(100, 0), netip.MustParseAddr("192.0.2.1")
+	traffic.Look(map[int]FlowCount{}, at)
+	for resent := range uint32(9) {
+		traffic.Look(map[int]FlowCount{1: {Exit: "a", Client: client, AckedBytes: 1000, SentSegments: 3, Resent: resent, SRTTUs: 1000}}, at.Add(time.Duration(1+resent)*time.Second))
+		if x := traffic.Exits()["a"]; x.SentSegments != 3 || x.Resent != 0 || x.LossPercent != 0 {
+			t.Errorf("after %d FINs: %+v, want 3 segments and no loss", resent, x)
+		}
+	}
+}
+
 // The round-trip time of a client's flows through an exit, and the shortest there was.
 func TestLeastRTT(t *testing.T) {
 	traffic := NewTraffic[int]()
