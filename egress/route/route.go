@@ -60,6 +60,8 @@ type Kernel struct {
 	hops   map[netip.Addr]hop // ways to next hops, as they were when last asked for
 	// nexthops are the objects there are, with their identifiers.
 	nexthops map[way]uint32
+	// others are the identifiers of next hops that are not plait's, as far as they are in the way.
+	others map[uint32]bool
 	// rules and addresses are what there should be.
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
@@ -148,6 +150,9 @@ func (k *Kernel) nexthop(w way) (uint32, error) {
 	h := kernelNexthop{w, firstNexthop}
 	for _, id := range k.nexthops { // two thousand for each exit at most
 		h.id = max(h.id, id+1)
+	}
+	for k.others[h.id] {
+		h.id++
 	}
 	if err := k.carry([]request{{Add, h, "missing"}}); err != nil {
 		return 0, err

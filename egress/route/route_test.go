@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -212,6 +213,24 @@ func TestForeign(t *testing.T) {
 	}
 	n.must(k.Remove())
 	n.same("after Remove", n.everything(), before)
+}
+
+// A next hop of somebody else that has an identifier of plait's stays, and plait's get others.
+func TestForeignNexthop(t *testing.T) {
+	n := newNetwork(t)
+	k := n.kernel(nil)
+	n.must(k.Reconcile(slices.Values(some()[:1])))
+	for i := range uint32(3) {
+		n.ip(fmt.Sprintf("-n %s nexthop add id %d blackhole proto 4", n.server, firstNexthop+2+2*i))
+	}
+	theirs := n.lines("nexthop show proto 4")
+	if err := k.Reconcile(slices.Values(some())); err != nil { // what others made since plait last looked is seen at the next time
+		n.must(k.Reconcile(slices.Values(some())))
+	}
+	n.same("theirs", n.lines("nexthop show proto 4"), theirs)
+	if ours := n.lines("nexthop show proto 112"); len(ours) != 4 {
+		t.Errorf("next hops of plait's: %q, want one for each exit and family", ours)
+	}
 }
 
 func TestErrors(t *testing.T) {

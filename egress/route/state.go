@@ -81,7 +81,14 @@ func (k *Kernel) readEnds() (s state, err error) {
 	if s.addresses, err = list(k.route, make(body, 8).request(unix.RTM_GETADDR, 0), readAddress); err != nil {
 		return s, fmt.Errorf("list addresses: %w", err)
 	}
-	if s.nexthops, err = list(k.route, make(body, 8).request(unix.RTM_GETNEXTHOP, 0), readNexthop); err != nil {
+	k.others = map[uint32]bool{}
+	if s.nexthops, err = list(k.route, make(body, 8).request(unix.RTM_GETNEXTHOP, 0), func(b []byte) (way, uint32, bool) {
+		w, id, ours := readNexthop(b)
+		if !ours && id >= firstNexthop {
+			k.others[id] = true
+		}
+		return w, id, ours
+	}); err != nil {
 		return s, fmt.Errorf("list next hops: %w", err)
 	}
 	return s, nil
