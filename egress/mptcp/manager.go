@@ -220,7 +220,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		}
 		for _, s := range k.Subflows {
 			m.came(c, s.Remote.Addr().Unmap())
-			if first := s.Local == k.Local && s.Remote == k.Remote; !first && (before == nil || before.find(s) < 0) {
+			if first := s.Ends() == (Subflow{Local: k.Local, Remote: k.Remote}).Ends(); !first && (before == nil || before.find(s) < 0) {
 				m.joined(s)
 			}
 		}
