@@ -135,6 +135,12 @@ type stream struct {
 // begin opens an MPTCP connection to an address of the server and sends on it.
 func (s *service) begin(to string) *stream {
 	s.Helper()
+	return s.beginFrom(s.network, clientAddress, to)
+}
+
+// beginFrom does so from an address in a namespace.
+func (s *service) beginFrom(ns, client, to string) *stream {
+	s.Helper()
 	st := &stream{service: s, stop: make(chan struct{}), last: time.Now()}
 	var l net.Listener
 	s.in(func() (err error) {
@@ -144,8 +150,8 @@ func (s *service) begin(to string) *stream {
 		return err
 	})
 	s.Cleanup(func() { l.Close() })
-	s.must(netns.Do(s.network, func() error {
-		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(clientAddress), 0)), Timeout: 5 * time.Second}
+	s.must(netns.Do(ns, func() error {
+		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(client), 0)), Timeout: 5 * time.Second}
 		d.SetMultipathTCP(true)
 		c, err := d.Dial("tcp", fmt.Sprintf("[%s]:%d", to, l.Addr().(*net.TCPAddr).Port))
 		if err == nil {
