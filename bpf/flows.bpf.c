@@ -289,6 +289,22 @@ static __always_inline void acknowledge(struct plait_flow_stats *s, __u32 upto, 
 	}
 }
 
+/*
+ * What was sent up to a sequence number is answered. What was on the way may be lost in one go, to a queue shorter than a burst. So patience begins with what is sent from now on; at the latest that is
+ * TCP's probe.
+ */
+static __always_inline void answered(struct plait_flow_key *key, struct plait_flow_stats *s, __u32 upto, __u64 now)
+{
+	acknowledge(s, upto, now);
+	s->heard_at_ns = now;
+	s->asked_at_ns = 0;
+	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? now : 0; /* the ACK of a FIN is beyond next */
+	if (s->stalled_at_ns) {
+		s->stalled_at_ns = 0;
+		tell(key, PLAIT_FLOW_HEARD);
+	}
+}
+
 /* Data waits in the socket of the flow, or in that of its MPTCP connection, which has not said yet by which flow it goes. */
 static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *tp, struct mptcp_sock *msk, __u64 now)
 {
@@ -341,7 +357,8 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->mdev_us = tp->mdev_us;
 	s->least_rtt_us = tp->rtt_min.s[0].v;
 	now = tp->tcp_clock_cache; /* TCP has just read the clock to send */
-	acknowledge(s, tp->snd_una, now); /* an ACK may have come by another interface */
+	if ((__s32)(tp->snd_una - s->acked) > 0) /* the ACK has come by another interface */
+		answered(&seg.key, s, tp->snd_una, now);
 	if (!seg.payload)
 		return TCX_NEXT;
 	if (msk && (__u32)msk->snd_nxt != f->pushed) {
@@ -403,16 +420,8 @@ int plait_flow_heard(struct __sk_buff *skb)
 	ahead = seg.acknowledged - s->acked;
 	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
-	acknowledge(s, seg.acknowledged, now);
+	answered(&seg.key, s, seg.acknowledged, now);
 	time_heard(&seg.key, f, now);
-	s->heard_at_ns = now;
-	/* What was on the way may be lost in one go, to a queue shorter than a burst. So patience begins with what is sent from now on; at the latest that is TCP's probe. */
-	s->asked_at_ns = 0;
-	s->unanswered_at_ns = (__s32)(s->next - s->acked) > 0 ? s->heard_at_ns : 0; /* the ACK of a FIN is beyond next */
-	if (s->stalled_at_ns) {
-		s->stalled_at_ns = 0;
-		tell(&seg.key, PLAIT_FLOW_HEARD);
-	}
 	return TCX_NEXT;
 }
 

@@ -125,6 +125,19 @@ func stalledNs(flows []egress.Flow) uint64 {
 	return uint64(first.UnixNano())
 }
 
+// believe asks the sockets of flows that stall whether that is so: answers that come by another interface, or that another's program keeps from those that watch, are seen by the socket alone. It returns whether
+// one is well.
+func believe(g mptcp.Group, observed []egress.Flow, now time.Time) (wrong bool) {
+	for i := range observed {
+		if f := &observed[i]; !f.Stalled.IsZero() {
+			if answered, err := mptcp.Answered(g.Subflows[i].Ends()); err == nil && answered {
+				f.Stalled, f.Silent, f.Heard, wrong = time.Time{}, time.Time{}, now, true
+			}
+		}
+	}
+	return wrong
+}
+
 // mostBeside is how many other flows of a client are asked whether its exits are well.
 const mostBeside = 256
 
@@ -154,7 +167,11 @@ func (x *exits) judge(stalled map[mptcp.Ends]time.Time, stuck map[mptcp.Ends]boo
 				others = append(others, x.observed(s))
 			}
 		}
-		changed, closing := x.act(egress.Judge(observed, others, now), g, time.Now())
+		v := egress.Judge(observed, others, now)
+		if (len(v.Exits) > 0 || v.Silent) && believe(g, observed, now) {
+			v = egress.Judge(observed, others, now)
+		}
+		changed, closing := x.act(v, g, time.Now())
 		x.mu.Unlock()
 		if changed {
 			clients = append(clients, g.Client)

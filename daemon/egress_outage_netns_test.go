@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +91,35 @@ func TestEgressExitOut(t *testing.T) {
 		return e.Exits[0].Out == nil
 	})
 	s.has(true, plaitsRoutes, best(4))
+}
+
+// Answers to packets through an exit may come by another interface than the one that is watched, as where two uplinks lead to two border routers: the exit is well.
+func TestEgressAnswersElsewhere(t *testing.T) {
+	s := newService(t)
+	s.ip("-n " + s.ns + " link add e2 type veth peer name e3 netns " + s.network)
+	for _, command := range []string{s.ns + " link set e2 addrgenmode none up", s.ns + " addr add 2001:db8:2::10/64 dev e2 nodad",
+		s.network + " link set e3 addrgenmode none up", s.network + " addr add 2001:db8:2::1/64 dev e3 nodad", s.network + " addr add fe80::3/64 dev e3 nodad", s.ns + " addr add fe80::2/64 dev e2 nodad",
+		s.network + " -6 route replace " + exitAddress + "/128 via 2001:db8:2::10 dev e3 src " + clientAddress} {
+		s.ip("-n " + command)
+	}
+	p := s.tells(On)
+	seldom := s.dialFrom(s.network, clientAddress, exitAddress)
+	defer seldom.close()
+	s.eventually(20*time.Second, "the client has come through exit b, too", func() bool {
+		e, err := p.Egress()
+		s.must(err)
+		return e.MPTCP.Subflows >= 2
+	})
+	for range 4 { // each ends with a pause, in which the socket alone knows that all is answered
+		s.must(send(seldom.server, 0, 100_000))
+		s.must(receive(seldom.client, 0, 100_000))
+		time.Sleep(1200 * time.Millisecond)
+	}
+	log, err := p.EgressLog()
+	s.must(err)
+	for _, e := range log {
+		if strings.Contains(e.Text, "does not bring packets") || strings.Contains(e.Text, "betting") {
+			t.Error(e.Text)
+		}
+	}
 }

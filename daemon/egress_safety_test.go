@@ -138,10 +138,9 @@ func (s *service) begin(to string) *stream {
 	return s.beginFrom(s.network, clientAddress, to)
 }
 
-// beginFrom does so from an address in a namespace.
-func (s *service) beginFrom(ns, client, to string) *stream {
+// dialFrom opens an MPTCP connection to an address of the server, from an address in a namespace.
+func (s *service) dialFrom(ns, client, to string) (p pair) {
 	s.Helper()
-	st := &stream{service: s, stop: make(chan struct{}), last: time.Now()}
 	var l net.Listener
 	s.in(func() (err error) {
 		var c net.ListenConfig
@@ -155,13 +154,20 @@ func (s *service) beginFrom(ns, client, to string) *stream {
 		d.SetMultipathTCP(true)
 		c, err := d.Dial("tcp", fmt.Sprintf("[%s]:%d", to, l.Addr().(*net.TCPAddr).Port))
 		if err == nil {
-			st.client = c.(*net.TCPConn)
+			p.client = c.(*net.TCPConn)
 		}
 		return err
 	}))
 	c, err := l.Accept()
 	s.must(err)
-	st.server = c.(*net.TCPConn)
+	p.server = c.(*net.TCPConn)
+	return p
+}
+
+// beginFrom sends on such a connection.
+func (s *service) beginFrom(ns, client, to string) *stream {
+	s.Helper()
+	st := &stream{service: s, pair: s.dialFrom(ns, client, to), stop: make(chan struct{}), last: time.Now()}
 	const chunk, every = 2500, 5 * time.Millisecond
 	st.all.Go(func() {
 		tick := time.NewTicker(every)

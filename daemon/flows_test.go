@@ -312,3 +312,42 @@ func TestFlowWaits(t *testing.T) {
 		})
 	}
 }
+
+// Answers may come by another interface than the one that is watched, as on a host with two uplinks: the flow is well all the same.
+func TestFlowHeardElsewhere(t *testing.T) {
+	h, peer := joined(t)
+	h.ip("-n " + h.ns + " link add back type veth peer name forth netns " + peer.ns)
+	h.ip("-n " + h.ns + " link set back up")
+	h.ip("-n " + peer.ns + " addr add 198.51.100.2/24 dev forth")
+	h.ip("-n " + peer.ns + " link set forth up")
+	h.ip("-n " + h.ns + " addr add 198.51.100.1/24 dev back")
+	h.ip("-n " + peer.ns + " route add 192.0.2.1/32 via 198.51.100.1 dev forth src 192.0.2.2")
+	for _, ns := range []string{h.ns, peer.ns} {
+		h.must(netns.Do(ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0) }))
+	}
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	defer c.close()
+	go func() { _, _ = io.Copy(io.Discard, c.client) }()
+	ends := endsOfServer(c)
+	for range 300 {
+		_, err := c.server.Write(make([]byte, 10_000))
+		h.must(err)
+		time.Sleep(time.Millisecond)
+	}
+	if s, ok := f.stats(ends); !ok || s.AckedBytes == 0 || s.HeardAtNs == 0 || s.Stalls != 0 {
+		t.Errorf("known %v: %+v, want that it is heard and does not stall", ok, s)
+	}
+	answered := func() (is bool) {
+		h.in(func() (err error) { is, err = mptcp.Answered(ends); return err })
+		return is
+	}
+	h.eventually(10*time.Second, "all is answered, as the socket has it", answered)
+	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent") // nobody's: frames are lost
+	_, err = c.server.Write(make([]byte, 1000))
+	h.must(err)
+	if time.Sleep(100 * time.Millisecond); answered() {
+		t.Error("the socket has an answer to what was lost")
+	}
+}

@@ -32,6 +32,8 @@ const (
 	infoToken    = 12 //
 	infoFallback = 1 << 0
 
+	infoUnacked = 24 // offset in struct tcp_info
+
 	stateEstablished = 1
 	stateCloseWait   = 8
 	stateListen      = 10
@@ -79,6 +81,46 @@ func dump(conn *netlink.Conn, protocol uint32, family uint8, states uint32, visi
 		}
 	}
 	return nil
+}
+
+// Answered says whether everything that a TCP socket, a subflow's for instance, has sent is acknowledged, as the socket itself has it. It takes some 20 us.
+func Answered(e Ends) (bool, error) {
+	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return false, fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer conn.Close()
+	request := make([]byte, 56) // struct inet_diag_req_v2
+	request[0], request[1], request[2] = unix.AF_INET6, unix.IPPROTO_TCP, 1<<(diagInfo-1)
+	if e.Local.Addr().Is4() {
+		request[0] = unix.AF_INET
+	}
+	binary.NativeEndian.PutUint32(request[4:], ^uint32(0))
+	binary.BigEndian.PutUint16(request[8:], e.Local.Port())
+	binary.BigEndian.PutUint16(request[10:], e.Remote.Port())
+	copy(request[12:], e.Local.Addr().AsSlice())
+	copy(request[28:], e.Remote.Addr().AsSlice())
+	binary.NativeEndian.PutUint64(request[48:], ^uint64(0)) // no cookie
+	answers, err := conn.Execute(netlink.Message{Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request}, Data: request})
+	if err != nil {
+		return false, fmt.Errorf("ask for socket %v to %v: %w", e.Local, e.Remote, err)
+	}
+	for _, m := range answers {
+		s, err := parseDiag(m.Data)
+		if err != nil {
+			return false, err
+		}
+		d, err := netlink.NewAttributeDecoder(s.attributes)
+		if err != nil {
+			return false, err
+		}
+		for d.Next() {
+			if b := d.Bytes(); d.Type() == diagInfo && len(b) >= infoUnacked+4 {
+				return binary.NativeEndian.Uint32(b[infoUnacked:]) == 0, nil
+			}
+		}
+	}
+	return false, fmt.Errorf("ask for socket %v to %v: the kernel tells nothing of it", e.Local, e.Remote)
 }
 
 func parseDiag(b []byte) (diagSocket, error) {
