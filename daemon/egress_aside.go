@@ -50,7 +50,7 @@ func (x *exits) hears(asking map[netip.Prefix]asked) (map[netip.Prefix]heard, er
 		switch {
 		case s.StalledAtNs > 0 && s.StalledAtNs+uint64(before) >= a.sinceNs:
 			h.stalled++
-		case s.HeardAtNs > a.sinceNs+uint64(late):
+		case x.heardNs(e, s) > a.sinceNs+uint64(late):
 			h.answered++
 		}
 		out[prefix] = h

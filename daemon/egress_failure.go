@@ -56,6 +56,16 @@ func waits(s *bpf.FlowStats) bool {
 	return s.WaitingAtNs != 0 && monotonicNs() > s.WaitingAtNs+waitsNs
 }
 
+// heardNs is when a flow was last heard. Of one with nothing on the way that counts only as far as something was acknowledged since the last look: clients send ACKs of their own accord, too, to keep idle
+// connections alive, and these say nothing of the way there.
+func (x *exits) heardNs(e mptcp.Ends, s *bpf.FlowStats) uint64 {
+	before, at := x.traffic.Before(flowKey(e))
+	if s.UnansweredAtNs != 0 || s.AckedBytes > before.AckedBytes {
+		return s.HeardAtNs
+	}
+	return min(s.HeardAtNs, monotonicNs()-uint64(time.Since(at)))
+}
+
 // observed describes a subflow as egress.Judge wants it. The caller has x.mu.
 func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 	ends := s.Ends()
@@ -74,7 +84,7 @@ func (x *exits) observed(s mptcp.Subflow) egress.Flow {
 		stats.StalledAtNs = stats.AskedAtNs + overdueNs
 	}
 	unanswered := cmp.Or(stats.UnansweredAtNs, stats.AskedAtNs) // an answer on another CPU may have cleared the first after data was sent
-	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(unanswered), at(stats.HeardAtNs)
+	f.Stalled, f.Silent, f.Heard = at(stats.StalledAtNs), at(unanswered), at(x.heardNs(ends, &stats))
 	return f
 }
 

@@ -351,3 +351,36 @@ func TestFlowHeardElsewhere(t *testing.T) {
 		t.Error("the socket has an answer to what was lost")
 	}
 }
+
+// What a client sends to keep an idle connection alive says nothing of the way to it.
+func TestKeepaliveIsNoAnswer(t *testing.T) {
+	h, peer := joined(t)
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	defer c.close()
+	go func() { _, _ = io.Copy(io.Discard, c.client) }()
+	x, ends := &exits{flows: f, traffic: egress.NewTraffic[bpf.FlowKey]()}, endsOfServer(c)
+	look := func() (s bpf.FlowStats) {
+		s, _ = f.stats(ends)
+		x.traffic.Look(map[bpf.FlowKey]egress.FlowCount{flowKey(ends): {AckedBytes: s.AckedBytes}}, time.Now())
+		return s
+	}
+	look()
+	_, err = c.server.Write(make([]byte, 1000))
+	h.must(err)
+	h.eventually(10*time.Second, "an answer to data counts", func() bool {
+		s, ok := f.stats(ends)
+		return ok && s.AckedBytes == 1000 && x.heardNs(ends, &s) == s.HeardAtNs
+	})
+	before := look()
+	h.must(c.client.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}))
+	h.eventually(10*time.Second, "the client keeps its connection alive", func() bool {
+		s, _ := f.stats(ends)
+		return s.HeardAtNs > before.HeardAtNs
+	})
+	s, _ := f.stats(ends)
+	if heard := x.heardNs(ends, &s); heard >= s.HeardAtNs {
+		t.Errorf("the flow counts as heard at %d, by an ACK that answers nothing; before at %d", heard, before.HeardAtNs)
+	}
+}

@@ -76,14 +76,14 @@ func (s *sums) rates() (goodputBps, lossPercent, rttMs float64) {
 
 // Traffic adds up what flows do, by exit. K tells flows apart. One goroutine looks, and asks for Loads and MovedPercent; everything else any may ask, who then waits for some microseconds.
 type Traffic[K comparable] struct {
-	at    time.Time
-	last  map[K]FlowCount
 	sums  map[string]*sums
 	moved struct{ bytes, all float64 }
 	loads []WayLoad
 	ways  ways
 
-	mu     sync.RWMutex // guards what follows; what is in it does not change
+	mu     sync.RWMutex // guards what follows; what is in it does not change. Who looks may read without it.
+	at     time.Time    // of the last look
+	last   map[K]FlowCount
 	exits  map[string]ExitTraffic
 	did    map[K]FlowCount
 	index  map[wayTo]int // of loads
@@ -136,6 +136,13 @@ func (t *Traffic[K]) Did() (did map[K]FlowCount, in time.Duration) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.did, t.passed
+}
+
+// Before is what a flow had done at the last look, and when that was; nothing if it was not there.
+func (t *Traffic[K]) Before(k K) (FlowCount, time.Time) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.last[k], t.at
 }
 
 // look is one under way.
@@ -233,8 +240,8 @@ func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 		x.GoodputBps, x.LossPercent, x.RTTMs = t.sums[name].rates()
 		l.exits[name] = x
 	}
-	t.last, t.at = flows, now
 	t.mu.Lock()
+	t.last, t.at = flows, now
 	t.exits, t.did, t.index, t.loads, t.passed = l.exits, l.did, l.index, l.loads, passed
 	t.mu.Unlock()
 	t.ways.put(l.loads, now)
