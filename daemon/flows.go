@@ -109,8 +109,9 @@ func (f *flows) attach() error {
 	for _, one := range []struct {
 		name   string
 		attach ebpf.AttachType
-	}{{bpf.FlowsProgPlaitFlowHeard, ebpf.AttachTCXIngress}, {bpf.FlowsProgPlaitFlowSent, ebpf.AttachTCXEgress}} {
-		l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: f.Programs[one.name], Attach: one.attach})
+		anchor link.Anchor // before others' programs, which may let packets pass for good; but behind plait's own that takes ACKs out of their tunnel
+	}{{bpf.FlowsProgPlaitFlowHeard, ebpf.AttachTCXIngress, link.Tail()}, {bpf.FlowsProgPlaitFlowSent, ebpf.AttachTCXEgress, link.Head()}} {
+		l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: f.Programs[one.name], Attach: one.attach, Anchor: one.anchor})
 		if err != nil {
 			return fmt.Errorf("attach to the packets of interface %s: %w", f.interfaceName, err)
 		}

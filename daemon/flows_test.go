@@ -384,3 +384,37 @@ func TestKeepaliveIsNoAnswer(t *testing.T) {
 		t.Errorf("the flow counts as heard at %d, by an ACK that answers nothing; before at %d", heard, before.HeardAtNs)
 	}
 }
+
+// A program of somebody else's that was there before, and lets packets pass for good, hides neither what is sent nor that it is answered.
+func TestFlowsBehindAnother(t *testing.T) {
+	for _, direction := range []ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress} {
+		t.Run(direction.String(), func(t *testing.T) {
+			h, peer := joined(t)
+			h.in(func() error {
+				const pass = 0 // TCX_PASS: no program behind sees it
+				prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm32(asm.R0, pass), asm.Return()}})
+				h.must(err)
+				defer prog.Close()
+				device, err := net.InterfaceByName("out")
+				h.must(err)
+				l, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: prog, Attach: direction})
+				h.must(err)
+				h.Cleanup(func() { h.must(l.Close()) })
+				return nil
+			})
+			f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+			c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+			h.must(err)
+			defer c.close()
+			go func() { _, _ = io.Copy(io.Discard, c.client) }()
+			for range 100 {
+				_, err := c.server.Write(make([]byte, 10_000))
+				h.must(err)
+				time.Sleep(time.Millisecond)
+			}
+			if s, ok := f.stats(endsOfServer(c)); !ok || s.AckedBytes == 0 || s.HeardAtNs == 0 || s.Stalls != 0 {
+				t.Errorf("known %v: %+v, want that it is heard and does not stall", ok, s)
+			}
+		})
+	}
+}
