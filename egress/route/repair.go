@@ -1,7 +1,6 @@
 package route
 
 import (
-	"fmt"
 	"iter"
 	"time"
 
@@ -82,8 +81,8 @@ func (k *Kernel) Repair(entries iter.Seq[egress.Entry]) error {
 		return k.Reconcile(entries)
 	case !l.ends && len(l.routes) == 0: // a link or an address that is nothing to plait
 		return nil
-	case err != nil:
-		return fmt.Errorf("put back what was taken away: %w", err)
+	case err != nil: // which Reconcile says
+		return k.Reconcile(entries)
 	}
 	return k.putBack(l.routes, entries)
 }

@@ -209,22 +209,37 @@ func shown(a netip.Addr) string {
 // nothing is wrong it changes nothing.
 func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	k.lacking = true
-	link, err := k.findLink(k.config.Interface)
-	if err != nil {
-		return err
-	}
 	have, err := k.read()
 	if err != nil {
 		return err
 	}
-	if err := k.takeTunsrc(); err != nil {
-		return err
+	link, err := k.findLink(k.config.Interface)
+	if err == nil {
+		err = k.takeTunsrc()
+	}
+	if err != nil {
+		return errors.Join(err, k.bind(have))
 	}
 	k.link, k.hops, k.nexthops, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[place]bool{}
 	k.lacking = false
 	var f failures
 	k.rules, k.addresses = k.ends(&f)
 	k.reconcile(have, func(q *queue) { q.routes(have.routes, entries) }, &f)
+	return f.err()
+}
+
+// bind keeps packets of the exits' addresses that there are from the main table, where nothing else can be made right.
+func (k *Kernel) bind(have state) error {
+	want := map[kernelRule]bool{}
+	for a := range have.addresses {
+		if slices.ContainsFunc(k.config.Exits, func(e egress.Exit) bool { return slices.Contains(e.Addresses, a.address) }) {
+			want[kernelRule{source: a.address, priority: UnreachablePriority, unreachable: true}] = true
+		}
+	}
+	var f failures
+	q := &queue{k: k, f: &f}
+	q.missingRules(have.rules, want, true)
+	q.flush()
 	return f.err()
 }
 

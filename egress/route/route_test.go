@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/lab/netns"
 )
 
 // some entries of every kind.
@@ -230,6 +231,39 @@ func TestForeignNexthop(t *testing.T) {
 	n.same("theirs", n.lines("nexthop show proto 4"), theirs)
 	if ours := n.lines("nexthop show proto 112"); len(ours) != 4 {
 		t.Errorf("next hops of plait's: %q, want one for each exit and family", ours)
+	}
+}
+
+// Where the tables cannot be made right, because the host's address is gone or the interface is down, packets of an exit's address are kept from the main table all the same.
+func TestBoundWithoutTables(t *testing.T) {
+	for _, broken := range []string{"addr del " + tunnelSource.String() + "/64 dev s1", "link set s1 down"} {
+		t.Run(broken, func(t *testing.T) {
+			n := newNetwork(t)
+			n.must(netns.Do(n.server, func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/s1/keep_addr_on_down", []byte("1"), 0) }))
+			k := n.kernel(nil)
+			n.must(k.Reconcile(slices.Values(some())))
+			n.ip("-n " + n.server + " " + broken)
+			for _, x := range exits {
+				for i, family := range []string{"-6", "-4"} {
+					n.ip(fmt.Sprintf("-n %s %s rule del priority 500 from %v", n.server, family, x.Addresses[i]))
+					n.ip(fmt.Sprintf("-n %s %s rule del priority 501 from %v", n.server, family, x.Addresses[i]))
+				}
+			}
+			<-k.Lost()
+			if err := k.Repair(slices.Values(some())); err == nil {
+				t.Error("nothing is missing")
+			}
+			for _, x := range exits {
+				for i, family := range []string{"-6", "-4"} {
+					if len(n.lines("-o addr show to "+x.Addresses[i].String())) == 0 { // the kernel took it along
+						continue
+					}
+					if rules := n.lines(fmt.Sprintf("%s rule list from %v", family, x.Addresses[i])); !slices.Contains(rules, fmt.Sprintf("501: from %v unreachable proto 112", x.Addresses[i])) {
+						t.Errorf("%v has the rules %q", x.Addresses[i], rules)
+					}
+				}
+			}
+		})
 	}
 }
 
