@@ -38,7 +38,8 @@ const fade = 30 * time.Second
 // Since is what a flow did after it had done what before says. Its counters begin again if its addresses and ports are used anew. What was sent again without data, the end of a connection,
 // is in the kernel's count of repetitions and not in that of segments.
 func (f FlowCount) Since(before FlowCount) FlowCount {
-	if f.AckedBytes >= before.AckedBytes && f.SentSegments >= before.SentSegments && f.Resent >= before.Resent {
+	const less = 1 << 31 // a difference of so many segments is one below zero: the counts wrap
+	if f.AckedBytes >= before.AckedBytes && f.SentSegments-before.SentSegments < less && f.Resent-before.Resent < less {
 		f.AckedBytes -= before.AckedBytes
 		f.SentSegments -= before.SentSegments
 		f.Resent -= before.Resent

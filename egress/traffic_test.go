@@ -72,6 +72,19 @@ func TestRepeatedEnd(t *testing.T) {
 	}
 }
 
+// The kernel's counts of segments have 32 bits, and begin again after some 6 TB: that is no new flow, whose bytes would all be of the last second.
+func TestSinceWraps(t *testing.T) {
+	before := FlowCount{AckedBytes: 6e12, SentSegments: math.MaxUint32 - 4, Resent: math.MaxUint32}
+	if got, want := (FlowCount{AckedBytes: 6e12 + 14_480, SentSegments: 5, Resent: 1}).Since(before), (FlowCount{AckedBytes: 14_480, SentSegments: 10, Resent: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, anew := range []FlowCount{{AckedBytes: 1, SentSegments: 10}, {AckedBytes: 7e12, SentSegments: 1 << 30}} { // of the second nobody can tell but by its segments
+		if got := anew.Since(FlowCount{AckedBytes: 6e12, SentSegments: 1<<30 + 1}); got != anew {
+			t.Errorf("a flow with the addresses of one before did %+v, want %+v", got, anew)
+		}
+	}
+}
+
 // The round-trip time of a client's flows through an exit, and the shortest there was.
 func TestLeastRTT(t *testing.T) {
 	traffic := NewTraffic[int]()
