@@ -421,7 +421,10 @@ int plait_flow_heard(struct __sk_buff *skb)
 	if (ahead < 0 || (seg.payload && !ahead))
 		return TCX_NEXT;
 	answered(&seg.key, s, seg.acknowledged, now);
-	time_heard(&seg.key, f, now);
+	if (ahead)
+		time_heard(&seg.key, f, now);
+	else
+		s->timed_at_ns = 0; /* something is missing, and how long that takes is no round trip */
 	return TCX_NEXT;
 }
 
