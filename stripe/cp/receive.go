@@ -311,22 +311,3 @@ func (rc *receiver) finishDirs() error {
 	}
 	return nil
 }
-
-// makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it.
-func (rc *receiver) makeLink(name string, e entry) error {
-	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
-		return nil
-	}
-	if info, err := rc.root.Lstat(name); err == nil {
-		if info.IsDir() {
-			return errors.New("a directory is in the way of a link")
-		}
-		if t := info.Mode().Type(); t != 0 && t != fs.ModeSymlink {
-			return errInTheWay
-		}
-		if err := rc.root.Remove(name); err != nil {
-			return err
-		}
-	}
-	return rc.root.Symlink(e.Target, name)
-}

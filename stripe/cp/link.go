@@ -1,0 +1,42 @@
+package cp
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+)
+
+// makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it. What it takes the place of stays
+// until there is a link: FAT has none, and some file systems take short targets only.
+func (rc *receiver) makeLink(name string, e entry) error {
+	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
+		return nil
+	}
+	info, err := rc.root.Lstat(name)
+	if err != nil {
+		return rc.root.Symlink(e.Target, name)
+	}
+	if info.IsDir() {
+		return errors.New("a directory is in the way of a link")
+	}
+	if t := info.Mode().Type(); t != 0 && t != fs.ModeSymlink {
+		return errInTheWay
+	}
+	made := path.Join(path.Dir(name), linkPartOf(path.Base(name)))
+	err = rc.root.Symlink(e.Target, made)
+	if errors.Is(err, fs.ErrExist) { // of a copy that was killed
+		if err = rc.root.Remove(made); err == nil {
+			err = rc.root.Symlink(e.Target, made)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err = rc.root.Rename(made, name); err != nil {
+		_ = rc.root.Remove(made)
+	}
+	return err
+}
+
+// linkPartOf is what a link is called until it takes the place of what is there. No file has that part: no name has a slash.
+func linkPartOf(name string) string { return partOf(name + "/") }
