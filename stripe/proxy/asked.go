@@ -27,14 +27,27 @@ const (
 	socksNoAddress = 8 // address type not supported
 )
 
-// asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked.
+// SOCKS4, which is older than any RFC, is refused in its own words.
+const (
+	socks4        = 4
+	socks4Refused = 91
+)
+
+// asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked. What begins as neither is not read on: the program may wait for
+// an answer, and no line ever end.
 func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) error, err error) {
 	first, err := r.Peek(1)
 	if err != nil {
 		return "", nil, err
 	}
-	if first[0] == socks5 {
+	switch letter := first[0] | 0x20; { // a method of HTTP begins with one
+	case first[0] == socks5:
 		return askedSOCKS(r, w)
+	case first[0] == socks4:
+		_, _ = w.Write([]byte{0, socks4Refused, 0, 0, 0, 0, 0, 0})
+		return "", nil, errors.New("SOCKS4: only SOCKS5 and HTTP CONNECT are done here; set the program to one of them")
+	case letter < 'a' || letter > 'z':
+		return "", nil, fmt.Errorf("neither SOCKS5 nor HTTP: it begins with byte %#x", first[0])
 	}
 	return askedHTTP(r, w)
 }

@@ -251,3 +251,28 @@ func FuzzAsked(f *testing.F) {
 		}
 	})
 }
+
+// A program that speaks something else hears so at once, while it waits for an answer itself and would not say more.
+func TestOtherProtocols(t *testing.T) {
+	for in, want := range map[string]struct{ says, answer string }{
+		"\x04\x01\x01\xbb\xc0\x00\x02\x01\x00": {"SOCKS4", "\x00\x5b\x00\x00\x00\x00\x00\x00"},
+		"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0": {"neither SOCKS5 nor HTTP", ""}, // TLS
+	} {
+		near, far := net.Pipe()
+		var out bytes.Buffer
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := asked(bufio.NewReader(far), &out)
+			ended <- err
+		}()
+		if _, err := near.Write([]byte(in)); err != nil {
+			t.Fatal(err)
+		}
+		hung := time.AfterFunc(5*time.Second, func() { near.Close() })
+		if err := <-ended; !hung.Stop() || err == nil || !strings.Contains(err.Error(), want.says) || out.String() != want.answer {
+			t.Errorf("%q: answered %q, %v", in, out.String(), err)
+		}
+		near.Close()
+		far.Close()
+	}
+}
