@@ -56,36 +56,6 @@ func groups(points []point, all bool) []group {
 	return list
 }
 
-// evaluate is the number an expression has, and why there is none. A name that was not measured gives no number.
-func evaluate(e *expression, env map[string]any) (float64, error) {
-	v, err := e.run(env)
-	if err != nil {
-		return 0, err
-	}
-	n, err := number(v)
-	if err != nil {
-		return 0, err
-	}
-	if math.IsNaN(n) || math.IsInf(n, 0) {
-		for _, name := range e.names() {
-			if unmeasured(lookup(env, name)) {
-				return 0, fmt.Errorf("%s was not measured", strings.Join(name, "."))
-			}
-		}
-		return 0, fmt.Errorf("%s is not a finite number", e.tree.String())
-	}
-	return n, nil
-}
-
-// unmeasured says that a metric, or one in a list of them, is missing.
-func unmeasured(v any) bool {
-	if list, ok := v.([]any); ok {
-		return slices.ContainsFunc(list, unmeasured)
-	}
-	f, ok := v.(float64)
-	return ok && math.IsNaN(f)
-}
-
 func lookup(env map[string]any, path []string) any {
 	var v any = env
 	for _, part := range path {
