@@ -15,7 +15,7 @@ var ErrConditions = errors.New("so its runs cannot be joined with new ones; name
 // conditions are what a run's numbers depend on besides its parameters, variant and seed: name and value of each.
 func conditions(f *result.File) [][2]string {
 	p := f.Provenance
-	return [][2]string{{"experiment file", f.Experiment.Source}, {"guest image or build of plait", p.Image}, {"kernel", p.Kernel},
+	return [][2]string{{"experiment file or --set", f.Experiment.Source}, {"guest image or build of plait", p.Image}, {"kernel", p.Kernel},
 		{"emulator", p.QEMU}, {"clock", p.ClockBase}}
 }
 

@@ -10,9 +10,10 @@ import (
 )
 
 // interrupted is a run of which nothing is done yet, under conditions that need no machine.
-func interrupted(t *testing.T) *run {
+func interrupted(t *testing.T, set ...string) *run {
 	t.Helper()
-	e, err := experiment.Load("testdata/interrupt.yaml", experiment.Options{Seeds: 3, Set: []string{"links.path.rate_mbps=null", "links.path.trace={file: steps.down}"}})
+	set = append(set, "links.path.rate_mbps=null", "links.path.trace={file: steps.down}")
+	e, err := experiment.Load("testdata/interrupt.yaml", experiment.Options{Seeds: 3, Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestResumeOtherConditions(t *testing.T) {
 		change func(*result.File)
 		want   string
 	}{
-		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file,"},
+		{func(f *result.File) { f.Experiment.Source += "\n" }, "another experiment file or --set,"},
 		{func(f *result.File) { f.Provenance.Image = "another" }, "another guest image or build of plait,"},
 		{func(f *result.File) { f.Provenance.Recordings[0].SHA256 = "another" }, "another recording steps.down,"},
 		{func(f *result.File) { f.Cells[0].Seed = 9 }, "does not ask for (1),"},
@@ -73,5 +74,13 @@ func TestResumeOtherConditions(t *testing.T) {
 		if err := interrupted(t).resume(f); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+	}
+}
+
+// What --set replaces in the file, and no parameter tells, are other conditions.
+func TestResumeOtherValue(t *testing.T) {
+	err := interrupted(t, "links.path.delay_ms=20").resume(written(t))
+	if err == nil || !strings.Contains(err.Error(), "another experiment file or --set,") {
+		t.Errorf("got %v", err)
 	}
 }

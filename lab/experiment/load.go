@@ -31,7 +31,7 @@ type Experiment struct {
 	// Spec is what the file says about all cells: its name, question, bounds, published numbers and plots. What differs
 	// from cell to cell is empty here; see Cells.
 	Spec *Spec
-	// Source is the file as it was read, and its topology file behind it.
+	// Source is the file as it was read, behind it its topology file and the values that --set replaced.
 	Source string
 	// Axes of the matrix, in the order of the file.
 	Axes []Axis
@@ -76,6 +76,7 @@ type loader struct {
 	tree         *node  // the file with its topology and --set merged in
 	problems     Problems
 	forced       []field // parameters given with --set, each with the list of its values
+	replaced     string  // the other --set, which no parameter of a cell tells: a line each
 	expressions  map[string]*expression
 	recordings   map[string]recording // by the name in the file
 	noRecordings []string             // in the directory of $traces
@@ -183,6 +184,7 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 	x := &Experiment{Source: string(text), load: l}
 	x.Source += l.mergeTopology()
 	l.applySet()
+	x.Source += l.replaced
 	if err := l.expandTraces(); err != nil {
 		return nil, err
 	}

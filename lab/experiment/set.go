@@ -25,6 +25,7 @@ func (l *loader) applySet() {
 		} else if path := l.setPath(place, key); path != nil {
 			if v := l.setValue(place, value); v != nil {
 				l.tree = replace(l.tree, path, v)
+				l.replaced += "\n# --set " + set
 			}
 		}
 	}

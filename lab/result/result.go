@@ -32,7 +32,7 @@ type Experiment struct {
 	Group    string `json:"group"`
 	Question string `json:"question"`
 	About    string `json:"about,omitempty"`
-	// Source is the experiment file as it was read, its topology file merged in.
+	// Source is the experiment file as it was read, behind it its topology file and, a comment each, what --set replaced beside parameters.
 	Source string `json:"source"`
 	// Topology is the network of the first cell, as text, for the figure.
 	Topology Topology `json:"topology"`
