@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"plait.dev/plait/egress"
@@ -57,10 +56,11 @@ func (slow slowFlows) next() <-chan time.Time {
 	return time.After(wait)
 }
 
-// pacesOf is what the flows of a group did since.
-func (x *exits) pacesOf(g mptcp.Group, since slowFlow) (out []egress.Pace) {
+// pacesOf is what the flows of a group did since, and the exit of one of them.
+func (x *exits) pacesOf(g mptcp.Group, one mptcp.Ends, since slowFlow) (exit string, out []egress.Pace) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	exit = x.exitOf(one.Local.Addr(), g.Client)
 	for _, s := range g.Subflows {
 		e := s.Ends()
 		stats, ok := x.flows.stats(e)
@@ -75,21 +75,22 @@ func (x *exits) pacesOf(g mptcp.Group, since slowFlow) (out []egress.Pace) {
 		p.Waits = stats.WaitingAtNs != 0 && now > stats.WaitingAtNs+needsNs
 		out = append(out, p)
 	}
-	return out
+	return exit, out
 }
 
-// leaveSlow has a connection go on without the flows that hold it up: it returns those, for what they were given is to be sent again by the others. Their exits stand by.
-func (x *exits) leaveSlow(g mptcp.Group, since slowFlow, now time.Time) (lost []mptcp.Ends) {
-	exits := egress.Slow(x.pacesOf(g, since))
-	exits = slices.DeleteFunc(exits, func(exit string) bool { return !x.brownouts.Late(exit, g.Client, now) }) // not under x.mu: it may have to wait for a look
+// leaveSlow has a connection go on without an exit one of whose flows has become slow, if that holds it up: it returns the flows through it, for what they were given is to be sent again by the
+// others. The exit stands by.
+func (x *exits) leaveSlow(g mptcp.Group, slow mptcp.Ends, since slowFlow, now time.Time) (lost []mptcp.Ends) {
+	exit, paces := x.pacesOf(g, slow, since)
+	if !egress.Slow(paces, exit) || !x.brownouts.Late(exit, g.Client, now) { // not under x.mu: it may have to wait for a look
+		return nil
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, exit := range exits {
-		x.say(fmt.Sprintf("%s has become slow for %v, and brings little of what the others carry: it stands by for this client, and what is on the way through it is sent again", called(exit), g.Client))
-		for _, s := range g.Subflows {
-			if x.exitOf(s.Local.Addr(), g.Client) == exit {
-				lost = append(lost, s.Ends())
-			}
+	x.say(fmt.Sprintf("%s has become slow for %v, and brings little of what the others carry: it stands by for this client, and what is on the way through it is sent again", called(exit), g.Client))
+	for _, s := range g.Subflows {
+		if x.exitOf(s.Local.Addr(), g.Client) == exit {
+			lost = append(lost, s.Ends())
 		}
 	}
 	return lost
@@ -105,7 +106,7 @@ func (x *exits) hurry(slow slowFlows, now time.Time) {
 		slow[e] = f
 		closing := map[mptcp.Ends]bool{}
 		for _, g := range x.mptcp.Around(map[mptcp.Ends]bool{e: true}) {
-			if lost := x.leaveSlow(g, f, now); len(lost) > 0 {
+			if lost := x.leaveSlow(g, e, f, now); len(lost) > 0 {
 				for _, l := range lost {
 					closing[l] = true
 				}

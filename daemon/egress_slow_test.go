@@ -77,13 +77,13 @@ func TestLeaveSlow(t *testing.T) {
 		since.acked[e] = 7000
 		g.Subflows = append(g.Subflows, mptcp.Subflow{Local: e.Local, Remote: e.Remote})
 	}
-	if lost := x.leaveSlow(g, since, time.Now()); !slices.Equal(lost, []mptcp.Ends{g.Subflows[0].Ends()}) {
+	if lost := x.leaveSlow(g, g.Subflows[0].Ends(), since, time.Now()); !slices.Equal(lost, []mptcp.Ends{g.Subflows[0].Ends()}) {
 		t.Errorf("it goes on without %v, want the flow through a", lost)
 	}
 	if got := x.roles(1, 443); got != "10- a-= b+ c+" {
 		t.Errorf("roles: %s", got)
 	}
-	if lost := x.leaveSlow(g, since, time.Now()); len(lost) != 0 {
+	if lost := x.leaveSlow(g, g.Subflows[0].Ends(), since, time.Now()); len(lost) != 0 {
 		t.Errorf("again without %v", lost)
 	}
 }

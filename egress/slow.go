@@ -1,9 +1,6 @@
 package egress
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 const (
 	// muchSlower is how many times as long round trips through an exit are as through the one that brings most, and slowBy how much longer, for it to be slow.
@@ -20,36 +17,27 @@ type Pace struct {
 	Waits bool
 }
 
-// Slow names the exits that a connection is better off without: each brings little beside the one that brings most, and late, and no data waits for any other. What they were given, the peer waits for.
-func Slow(paces []Pace) (slow []string) {
-	sum := map[string]*Pace{}
-	var order []*Pace
+// Slow says whether a connection is better off without an exit, one of whose flows has become slow: it brings little beside the one that brings most, and late, and no data waits for any
+// other. What it was given, the peer waits for.
+func Slow(paces []Pace, exit string) bool {
+	sums := map[string]*Pace{}
 	for _, p := range paces {
-		s := sum[p.Exit]
+		s := sums[p.Exit]
 		if s == nil {
 			s = &Pace{Exit: p.Exit, RTTUs: p.RTTUs}
-			sum[p.Exit] = s
-			order = append(order, s)
+			sums[p.Exit] = s
 		}
 		s.Bytes += p.Bytes
 		s.RTTUs = min(s.RTTUs, p.RTTUs)
-		s.Waits = s.Waits || p.Waits
+		if p.Waits && p.Exit != exit {
+			return false
+		}
 	}
-	if len(order) == 0 {
-		return nil
-	}
-	top := order[0]
-	for _, s := range order {
-		if s.Bytes > top.Bytes {
+	slow, top := sums[exit], &Pace{}
+	for name, s := range sums {
+		if name != exit && s.Bytes > top.Bytes {
 			top = s
 		}
 	}
-	for _, s := range order {
-		late := s.RTTUs >= muchSlower*top.RTTUs && s.RTTUs >= top.RTTUs+uint32(slowBy.Microseconds())
-		waits := slices.ContainsFunc(order, func(o *Pace) bool { return o != s && o.Waits })
-		if late && !waits && float64(s.Bytes) < smallShare*float64(top.Bytes) {
-			slow = append(slow, s.Exit)
-		}
-	}
-	return slow
+	return slow != nil && slow.RTTUs >= muchSlower*top.RTTUs && slow.RTTUs >= top.RTTUs+uint32(slowBy.Microseconds()) && float64(slow.Bytes) < smallShare*float64(top.Bytes)
 }
