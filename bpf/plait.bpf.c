@@ -29,10 +29,14 @@ static __always_inline struct plait_sock *plait_sock(struct sock *sk)
 	return bpf_sk_storage_get(&plait_socks, sk, 0, 0);
 }
 
-/* Leaving an algorithm whose window has no bound: not more than the path has shown it can carry. */
+/*
+ * Leaving an algorithm whose window has no bound: not more than the path has shown it can carry, which is what was in flight without a loss. Who overruns a short queue in each
+ * round trip has no such, but what arrived in one leaves room for as much in the shortest round trip, with nothing in the queue.
+ */
 static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_sock *s)
 {
-	__u32 packets = max(carried(s), (__u32)TCP_INIT_CWND);
+	__u32 arrives = s->rate_Bps * min_rtt_us(s) / max(tp->mss_cache, 1U) / 1000000;
+	__u32 packets = max(max(carried(s), arrives), (__u32)TCP_INIT_CWND);
 
 	tp->snd_cwnd = min(tp->snd_cwnd, packets);
 	if (s->lost_in_flight) /* without a loss so far, nobody knows how much more it would carry */
