@@ -142,18 +142,22 @@ func alternate(m *monitor) error {
 	if err != nil {
 		return fmt.Errorf("find the thread of the virtual CPU: %q", printed)
 	}
-	err = schedule(unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 1}, processor, m.mainLoop)
+	err = schedule(unix.SCHED_FIFO, 1, processor, m.mainLoop)
 	if errors.Is(err, unix.EPERM) {
-		err = schedule(unix.SchedAttr{Policy: unix.SCHED_BATCH}, processor, m.mainLoop)
+		err = schedule(unix.SCHED_BATCH, 0, processor, m.mainLoop)
 	}
 	return err
 }
 
-// schedule gives threads a scheduling policy.
-func schedule(policy unix.SchedAttr, threads ...int) error {
-	policy.Size = unix.SizeofSchedAttr
+// schedule gives threads a scheduling policy. They stay as nice as they are: to be less so needs a right.
+func schedule(policy, priority uint32, threads ...int) error {
 	for _, thread := range threads {
-		if err := unix.SchedSetAttr(thread, &policy, 0); err != nil {
+		attr, err := unix.SchedGetAttr(thread, 0)
+		if err == nil {
+			attr.Policy, attr.Priority = policy, priority
+			err = unix.SchedSetAttr(thread, attr, 0)
+		}
+		if err != nil {
 			return fmt.Errorf("schedule the emulator's threads: %w", err)
 		}
 	}
