@@ -227,16 +227,16 @@ static __always_inline void time_heard(const struct plait_flow_key *key, struct 
 {
 	struct plait_flow_stats *s = &f->stats;
 	__u64 least = s->least_rtt_us * NSEC_PER_USEC, timed = s->timed_at_ns, rtt = now - timed;
-	bool many = s->next - s->acked >= MANY_BYTES, answered = (__s32)(s->acked - f->timed) >= 0;
+	bool many = s->next - s->acked >= MANY_BYTES, timed_is_back = (__s32)(s->acked - f->timed) >= 0;
 
 	if (!timed)
 		return;
-	if (answered) {
+	if (timed_is_back) {
 		s->rtt_us = rtt / NSEC_PER_USEC;
 		s->timed_at_ns = 0;
 	}
 	if (!many || !least || rtt < max(SLOW_TIMES * least, least + SLOW_NS)) {
-		if (answered)
+		if (timed_is_back)
 			f->slow_told_ns = 0;
 		return;
 	}

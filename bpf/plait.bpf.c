@@ -35,7 +35,7 @@ static __always_inline struct plait_sock *plait_sock(struct sock *sk)
  */
 static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_sock *s)
 {
-	__u32 arrives = s->rate_Bps * min_rtt_us(s) / max(tp->mss_cache, 1U) / 1000000;
+	__u32 arrives = s->rate_Bps * min_rtt_us(s) / max(tp->mss_cache, 1U) / USEC_PER_SEC;
 	__u32 packets = max(max(carried(s), arrives), (__u32)TCP_INIT_CWND);
 
 	tp->snd_cwnd = min(tp->snd_cwnd, packets);

@@ -233,7 +233,7 @@ func (x *exits) runFlows() error {
 		}
 	}()
 	stalled, stuck, slow := map[mptcp.Ends]time.Time{}, map[mptcp.Ends]bool{}, slowFlows{}
-	var later, late <-chan time.Time
+	var later, slowDue <-chan time.Time
 	for {
 		select {
 		case err := <-failed:
@@ -259,7 +259,7 @@ func (x *exits) runFlows() error {
 		case e := <-x.overdue:
 			stalled[e] = time.Now()
 		case <-later:
-		case now := <-late:
+		case now := <-slowDue:
 			x.hurry(slow, now)
 		}
 		if len(events) == 0 && len(stalled)+len(stuck) > 0 {
@@ -267,7 +267,7 @@ func (x *exits) runFlows() error {
 			clear(stuck)
 			later = again(stalled)
 		}
-		late = slow.next()
+		slowDue = slow.next()
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 type Pace struct {
 	Exit  string
 	Bytes uint64 // acknowledged
-	RTTUs uint32 // at its end
+	RTTUs uint32 // at its end; 0: not known
 	// Waits says that it had more to send than the exit took.
 	Waits bool
 }
@@ -39,5 +39,8 @@ func Slow(paces []Pace, exit string) bool {
 			top = s
 		}
 	}
-	return slow != nil && slow.RTTUs >= muchSlower*top.RTTUs && slow.RTTUs >= top.RTTUs+uint32(slowBy.Microseconds()) && float64(slow.Bytes) < smallShare*float64(top.Bytes)
+	if slow == nil || top.RTTUs == 0 {
+		return false
+	}
+	return slow.RTTUs >= muchSlower*top.RTTUs && slow.RTTUs >= top.RTTUs+uint32(slowBy.Microseconds()) && float64(slow.Bytes) < smallShare*float64(top.Bytes)
 }

@@ -25,6 +25,7 @@ func TestSlow(t *testing.T) {
 		{"the only exit", []Pace{{"a", 3_000, late, false}}, false},
 		{"no answer on any", []Pace{{"a", 0, late, false}, {"b", 0, quick, false}}, false},
 		{"that another exit is late is its own affair", []Pace{{"a", 40_000, quick, false}, {"b", 3_000, late, false}}, false},
+		{"nothing is known of the other exit's round trips", []Pace{{"a", 3_000, late, false}, {"b", 40_000, 0, false}}, false},
 		{"no flow", nil, false},
 	} {
 		if got := Slow(c.paces, "a"); got != c.want {
