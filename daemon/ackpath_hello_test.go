@@ -131,6 +131,8 @@ func TestAckReceiverThirdLink(t *testing.T) {
 	if got := s.Flows[0]; got.Arrived != 65 || got.Late != 4 {
 		t.Errorf("%d arrived, %d late, want 65 and 4", got.Arrived, got.Late)
 	}
+	r.set(On, maxRatio)
+	copied("a ratio that the links do not have", 0)
 }
 
 // When the route of either link was gone for a moment, copies begin anew as soon as the sender has agreed, without a pause.

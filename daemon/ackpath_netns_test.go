@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -281,6 +282,11 @@ func (a *ackHosts) connections(many int) (pairs []pair) {
 			accepted[port(c.RemoteAddr())-a.shift] = c.(*net.TCPConn)
 		}
 	}
+	a.Cleanup(func() {
+		if a.Failed() {
+			a.leave()
+		}
+	})
 	patience := time.Now().Add(5 * time.Minute) // a connection that stands still fails its test
 	for i, p := range pairs {
 		p.server = accepted[port(p.client.LocalAddr())]
@@ -289,6 +295,17 @@ func (a *ackHosts) connections(many int) (pairs []pair) {
 		pairs[i] = p
 	}
 	return pairs
+}
+
+// leave waits for the end of closed connections while their links are there: they would hold plait's programs for minutes, and fail the tests after this one.
+func (a *ackHosts) leave() {
+	for range 50 {
+		left, err := exec.Command("ip", "netns", "exec", a.ns, "ss", "-Htn", "exclude", "listening", "exclude", "time-wait").CombinedOutput()
+		if err != nil || len(left) == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // download keeps a connection of the server's busy until what it returns is called, which checks that every byte arrived.
@@ -430,7 +447,7 @@ func ackpathStory(t *testing.T, a *ackHosts) {
 	}
 
 	a.signals()
-	for _, section := range []string{"mode: observe", "mode: off", "mode: on, ratio: 100"} {
+	for _, section := range []string{"mode: observe", "mode: off"} {
 		a.section(client, section)
 		a.must(client.Reload())
 		a.ends(section)
