@@ -19,6 +19,10 @@ func (d *dialer) join(ctx context.Context, w *opened, t try, between pair, old *
 		w.Close()
 		return nil, err
 	}
+	if err := d.one(key); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("%v to %v: %w", t.from.addr, t.to, err)
+	}
 	d.mu.Lock()
 	d.paths++
 	h := hello{Version: version, Session: d.c.id[:], Create: !d.created, Path: d.paths, Policy: d.cfg.Links[between.link], Link: between.link, To: between.to}
@@ -47,10 +51,21 @@ func (d *dialer) join(ctx context.Context, w *opened, t try, between pair, old *
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.created {
-		d.created, d.c.peerKey = true, key
-	}
+	d.created = true
 	return p, nil
+}
+
+// one has all paths lead to one host, the first that answers. Addresses of private networks are the same in many of them, and both hosts may be among Config.Peers.
+func (d *dialer) one(key PublicKey) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.c.peerKey == (PublicKey{}) {
+		d.c.peerKey = key
+	}
+	if d.c.peerKey != key {
+		return fmt.Errorf("this address leads to another host than the connection is with: its key is %v, not %v", key, d.c.peerKey)
+	}
+	return nil
 }
 
 // greet says hello and waits for the answer.
