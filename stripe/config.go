@@ -17,7 +17,7 @@ type Config struct {
 	Links map[string]Policy
 	// Carrier is what paths are made of; the other end must have the same. Empty: TCP.
 	Carrier Carrier
-	// Patience is how long a connection without any path waits for one. 0 is three minutes.
+	// Patience is how long a connection without any path waits for one; a path that has been silent for a minute is none. 0 is three minutes.
 	Patience time.Duration
 	// MaxConns is how many connections a listener has at once. Each may hold up to 64 MB each way for a peer that does its
 	// worst. 0 is 1000.

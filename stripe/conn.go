@@ -22,7 +22,7 @@ const (
 	// pingBusy and pingIdle are how often a path is asked for a sign of life, while data flows and when not.
 	pingBusy = time.Second
 	pingIdle = 5 * time.Second
-	// pathDead is after how much silence the listener closes a path. The dialer has long tried another one then.
+	// pathDead is after how much silence the listener closes a path, and the dialer, which has long tried another one then, counts it as none.
 	pathDead = time.Minute
 	// desertedPatience is the same when the peer has most likely died.
 	desertedPatience = 2 * time.Second

@@ -24,7 +24,7 @@ func (c *Conn) runWatch() {
 		for _, p := range c.paths {
 			p.watch(now)
 			bdp += p.in.bps * p.flight.srtt.Seconds()
-			if c.peers != nil && p.flight.silent(now) && now.Sub(p.flight.silentSince()) > pathDead {
+			if c.peers != nil && p.dead(now) {
 				dead = append(dead, p)
 			}
 		}
@@ -43,11 +43,13 @@ func (c *Conn) runWatch() {
 
 // hopeless is why the session is to end, if it is: for too long, no path may carry anything.
 func (c *Conn) hopeless(now time.Time) error {
+	spent := false
 	for _, p := range c.paths {
-		if p.carries() {
+		if p.carries(now) {
 			c.pathless = time.Time{}
 			return nil
 		}
+		spent = spent || p.flight.spent()
 	}
 	if c.pathless.IsZero() {
 		c.pathless = now
@@ -56,7 +58,7 @@ func (c *Conn) hopeless(now time.Time) error {
 	switch {
 	case c.exhausted():
 		patience, why = min(patience, spentPatience), ErrSpent
-	case len(c.paths) > 0: // a link without a cap may come
+	case spent: // a link without a cap may come
 		why = ErrSpent
 	case c.deserted:
 		patience = min(patience, desertedPatience)
@@ -70,9 +72,19 @@ func (c *Conn) hopeless(now time.Time) error {
 	return why
 }
 
-// carries reports whether anything may still come over the path: it has not reached a cap, or what was sent before is on its way.
-func (p *path) carries() bool {
+// carries reports whether anything may still come over the path: it is not silent as it is when the listener has closed it, and has not reached a cap, or
+// what was sent before is on its way.
+func (p *path) carries(now time.Time) bool {
+	if p.dead(now) {
+		return false
+	}
 	return !p.flight.spent() || p.flight.fifo.len() > 0 || p.in.bps > 1000
+}
+
+// dead reports whether the path has been silent for too long.
+func (p *path) dead(now time.Time) bool {
+	since := p.flight.silentSince()
+	return !since.IsZero() && now.Sub(since) > pathDead
 }
 
 // exhausted reports whether all links of this host that are to be used have reached their caps.
