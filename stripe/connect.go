@@ -14,6 +14,8 @@ const (
 	// at all attempts overlap, rivalsMax at a time: with the round trips of the handshake, a quarter of a second is left of one after the link's return.
 	rivalEvery = 300 * time.Millisecond
 	rivalsMax  = 4
+	// Beside these there is one attempt of connectTimeMax, as soon as one has ended for want of time: the link may be back with round trips that are longer
+	// than they were, or this host may be busy.
 )
 
 // connect makes a pair's n-th attempt.
@@ -35,14 +37,13 @@ func (d *dialer) connect(ctx context.Context, between pair, t *target, n int) (*
 
 // reconnect makes a path in the place of one that does not work any more.
 func (d *dialer) reconnect(ctx context.Context, between pair, t *target) (*path, error) {
-	timeout := t.path.rivalTime()
-	w, to, err := d.race(ctx, t, timeout)
+	won, err := d.race(ctx, t, t.path.rivalTime())
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, won.within)
 	defer cancel()
-	return d.join(ctx, w, to, between, t.path)
+	return d.join(ctx, won.wire, won.to, between, t.path)
 }
 
 // dial makes a wire.
@@ -60,19 +61,20 @@ func (p *path) rivalTime() time.Duration {
 
 // rival is how one of several attempts ended.
 type rival struct {
-	wire *opened
-	to   try
-	err  error
+	wire   *opened
+	to     try
+	within time.Duration // the time it had
+	err    error
 }
 
 // race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends.
-func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (*opened, try, error) {
+func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (rival, error) {
 	ctx, stop := context.WithCancel(ctx)
-	open, ended := 0, make(chan rival)
+	open, patient, ended := 0, 0, make(chan rival)
 	defer func() {
 		stop()
 		go func() {
-			for range open {
+			for range open + patient {
 				if r := <-ended; r.err == nil {
 					r.wire.Close()
 				}
@@ -81,35 +83,49 @@ func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (*o
 	}()
 	next := time.NewTicker(rivalEvery)
 	defer next.Stop()
+	slow := false
 	for n := 0; ; {
-		d.mu.Lock()
-		to := t.tries[n%len(t.tries)]
-		d.mu.Unlock()
 		if open == 0 || open < rivalsMax && d.pathless() {
+			go d.compete(ctx, t, n, timeout, ended)
 			n, open = n+1, open+1
-			go func() {
-				ctx, cancel := context.WithTimeout(ctx, timeout)
-				defer cancel()
-				w, err := d.dial(ctx, to)
-				ended <- rival{w, to, err}
-			}()
+		}
+		if slow && patient == 0 {
+			go d.compete(ctx, t, n, connectTimeMax, ended)
+			patient = 1
 		}
 		for again := false; !again; {
 			select {
 			case <-ctx.Done():
-				return nil, to, ctx.Err()
+				return rival{}, ctx.Err()
 			case <-next.C:
 				again = true
 			case <-t.retry:
 				again = true
 			case r := <-ended:
-				if open--; r.err == nil {
-					return r.wire, r.to, nil
+				if r.within == timeout {
+					open--
+				} else {
+					patient = 0
 				}
+				if r.err == nil {
+					return r, nil
+				}
+				slow = timeout < connectTimeMax && (slow || late(r.err))
 				d.note(t, nil, r.err)
 			}
 		}
 	}
+}
+
+// compete makes the n-th attempt of several.
+func (d *dialer) compete(ctx context.Context, t *target, n int, within time.Duration, ended chan<- rival) {
+	d.mu.Lock()
+	to := t.tries[n%len(t.tries)]
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	w, err := d.dial(ctx, to)
+	ended <- rival{w, to, within, err}
 }
 
 // pathless reports whether no pair has a path that works.

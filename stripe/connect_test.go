@@ -16,10 +16,17 @@ type deafCarrier struct {
 	mu         sync.Mutex
 	begun      []time.Time
 	open, most int
+	patient    int // attempts of connectTimeMax, which are not counted with the others
 }
 
 func (c *deafCarrier) dial(ctx context.Context, _ source, _ netip.AddrPort, _ *tls.Config) (*opened, error) {
 	c.mu.Lock()
+	if by, _ := ctx.Deadline(); time.Until(by) > 2*connectTime {
+		c.patient++
+		c.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	c.begun = append(c.begun, time.Now())
 	c.open++
 	c.most = max(c.most, c.open)
@@ -63,10 +70,52 @@ func TestAttemptsOverlap(t *testing.T) {
 						t.Fatalf("attempt %d follows after %v; want %v to %v", i, gap, c.least, c.most)
 					}
 				}
+				if deaf.patient < 5 || deaf.patient > 7 {
+					t.Errorf("%d attempts of %v in a minute; want one after the other", deaf.patient, connectTimeMax)
+				}
 				if deaf.most != c.open || deaf.open != 0 {
 					t.Errorf("%d were open at a time, %d still are; want %d and none", deaf.most, deaf.open, c.open)
 				}
 			})
 		})
 	}
+}
+
+// slowCarrier answers after a while, and fails until then.
+type slowCarrier struct {
+	carrier
+	takes time.Duration
+}
+
+func (c *slowCarrier) dial(ctx context.Context, _ source, _ netip.AddrPort, _ *tls.Config) (*opened, error) {
+	select {
+	case <-time.After(c.takes):
+		near, _ := simLink(8, 15e6, 75000)
+		return &opened{wire: near}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A link may come back with round trips of a second, behind a full queue or over another network, where it had some of 30 ms.
+func TestLinkComesBackSlower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		carriers["slow"] = &slowCarrier{takes: 3 * time.Second}
+		defer delete(carriers, "slow")
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
+		d := &dialer{c: s.near, cfg: &Config{Carrier: "slow"}, changed: newSignal(), targets: map[pair]*target{{"a", "far"}: lost}}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		start := time.Now()
+		won, err := d.race(ctx, lost, lost.path.rivalTime())
+		if err != nil {
+			t.Fatalf("no new connection in %v: %v", time.Since(start), err)
+		}
+		won.wire.Close()
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("a new connection after %v", took)
+		}
+	})
 }
