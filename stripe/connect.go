@@ -37,7 +37,7 @@ func (d *dialer) connect(ctx context.Context, between pair, t *target, n int) (*
 
 // reconnect makes a path in the place of one that does not work any more.
 func (d *dialer) reconnect(ctx context.Context, between pair, t *target) (*path, error) {
-	won, err := d.race(ctx, t, t.path.rivalTime())
+	won, err := d.race(ctx, between, t, t.path.rivalTime())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ type rival struct {
 }
 
 // race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends.
-func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (rival, error) {
+func (d *dialer) race(ctx context.Context, between pair, t *target, timeout time.Duration) (rival, error) {
 	ctx, stop := context.WithCancel(ctx)
 	open, patient, ended := 0, 0, make(chan rival)
 	defer func() {
@@ -111,7 +111,7 @@ func (d *dialer) race(ctx context.Context, t *target, timeout time.Duration) (ri
 					return r, nil
 				}
 				slow = timeout < connectTimeMax && (slow || late(r.err))
-				d.note(t, nil, r.err)
+				d.note(between, t, nil, r.err)
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func TestAttemptsOverlap(t *testing.T) {
 				s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
 				defer s.close()
 				lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
-				d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, targets: map[pair]*target{{"a", "far"}: lost}}
+				d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{{"a", "far"}: lost}}
 				if c.other {
 					d.targets[pair{"b", "far"}] = &target{works: true}
 				}
@@ -109,7 +109,7 @@ func TestLinkComesBackSlower(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		start := time.Now()
-		won, err := d.race(ctx, lost, lost.path.rivalTime())
+		won, err := d.race(ctx, pair{"a", "far"}, lost, lost.path.rivalTime())
 		if err != nil {
 			t.Fatalf("no new connection in %v: %v", time.Since(start), err)
 		}
@@ -118,4 +118,51 @@ func TestLinkComesBackSlower(t *testing.T) {
 			t.Errorf("a new connection after %v", took)
 		}
 	})
+}
+
+// A link that is gone and comes back may not lead to the peer at once: its access point, or the router behind it, starts again. What has worked is tried as often then as
+// after a silence, and not more and more seldom.
+func TestLinkComesBackInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &deafCarrier{}
+		carriers["deaf"] = deaf
+		defer delete(carriers, "deaf")
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		between := pair{"a", "far"}
+		d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, created: true, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{},
+			hosts: []Peer{{Link: "far", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
+		d.note(between, &target{}, s.near.paths[1], nil)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var running sync.WaitGroup
+		d.update(ctx, nil, &running)
+		d.update(ctx, []Link{{Name: "a", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/24")}}}, &running)
+		if why := d.failures(false)["a"]; why != errPathLost.Error() {
+			t.Errorf("of the link is said %q", why)
+		}
+		running.Wait()
+		synctest.Wait()
+		for i := 1; i < len(deaf.begun); i++ {
+			if gap := deaf.begun[i].Sub(deaf.begun[i-1]); gap > 400*time.Millisecond {
+				t.Fatalf("attempt %d of %d follows after %v", i, len(deaf.begun), gap)
+			}
+		}
+		if len(deaf.begun) < 100 {
+			t.Errorf("%d attempts in a minute", len(deaf.begun))
+		}
+	})
+}
+
+// Links that have had paths with others are tried with each other every some seconds, those that never had one every half a minute.
+func TestPauses(t *testing.T) {
+	works, lost := &path{}, &target{tries: []try{{}}, failed: 9}
+	d := &dialer{changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}}
+	d.note(pair{"a", "x"}, &target{}, works, nil)
+	d.note(pair{"b", "y"}, &target{}, works, nil)
+	for between, want := range map[pair]time.Duration{{"a", "y"}: pauseKnown, {"b", "x"}: pauseKnown, {"a", "z"}: pauseMax, {"c", "x"}: pauseMax} {
+		if got := d.note(between, lost, nil, errPathLost); got != want {
+			t.Errorf("%v: a pause of %v, not %v", between, got, want)
+		}
+	}
 }

@@ -24,6 +24,8 @@ const (
 	slowTries = 2
 	// pauseMax is what the pauses between attempts grow to while a pair has never worked.
 	pauseMax = 30 * time.Second
+	// pauseKnown is the same if both links have had paths, if not with each other: one of them may be back.
+	pauseKnown = 2 * time.Second
 	// pauseAgain is the pause after a failure on a pair that has worked.
 	pauseAgain = 200 * time.Millisecond
 )
@@ -41,6 +43,7 @@ type dialer struct {
 	created bool   // the listener knows the session
 	paths   uint32 // numbers given
 	targets map[pair]*target
+	had     map[pair]*path    // the last path of each pair that has worked
 	wanted  map[string]bool   // links that are named, or have had a path
 	missing map[string]string // those that cannot be tried, and why
 
@@ -78,7 +81,7 @@ func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, wanted: map[string]bool{}, missing: map[string]string{}, heard: map[string]bool{}}
+	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, had: map[pair]*path{}, wanted: map[string]bool{}, missing: map[string]string{}, heard: map[string]bool{}}
 	for name := range cfg.Links {
 		d.wanted[name] = true
 	}
@@ -267,7 +270,10 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	for p, w := range wanted {
 		if d.targets[p] == nil {
 			of, cancel := context.WithCancel(ctx)
-			t := &target{cancel: cancel, since: now, tries: w.tries, retry: newSignal()}
+			t := &target{cancel: cancel, since: now, tries: w.tries, retry: newSignal(), path: d.had[p]}
+			if t.path != nil {
+				t.err = errPathLost
+			}
 			d.targets[p] = t
 			running.Add(1)
 			go func() { defer running.Done(); d.runPair(of, p, t) }()
@@ -330,7 +336,7 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 		if err != nil && ctx.Err() != nil {
 			break
 		}
-		pause := d.note(t, p, err)
+		pause := d.note(between, t, p, err)
 		if err == nil {
 			p.untilSilent(ctx)
 			d.lose(t)
@@ -352,13 +358,13 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 }
 
 // note keeps how an attempt ended, and says how long to pause after it.
-func (d *dialer) note(t *target, p *path, err error) (pause time.Duration) {
+func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.Duration) {
 	defer d.changed.signal()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.err, t.works = err, err == nil
 	if err == nil {
-		t.path, t.failed, d.wanted[p.link] = p, 0, true
+		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
 		return 0
 	}
 	t.failed++
@@ -368,7 +374,20 @@ func (d *dialer) note(t *target, p *path, err error) (pause time.Duration) {
 	case t.failed%len(t.tries) != 0:
 		return 0 // another address may do
 	}
-	return min(pauseMax, connectTime/2<<min(t.failed/len(t.tries), 10))
+	longest := pauseMax
+	if d.known(between) {
+		longest = pauseKnown
+	}
+	return min(longest, connectTime/2<<min(t.failed/len(t.tries), 10))
+}
+
+// known reports whether both links of a pair have had paths.
+func (d *dialer) known(between pair) bool {
+	link, to := false, false
+	for p := range d.had {
+		link, to = link || p.link == between.link, to || p.to == between.to
+	}
+	return link && to
 }
 
 // lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
