@@ -27,3 +27,27 @@ func TestSilenceAndRepair(t *testing.T) {
 		}
 	}
 }
+
+// A peer that says what has come, and next to nothing of the path it came over, has no more kept of that path than two windows.
+func TestPathWithoutAcknowledgementsIsBounded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := &scheduler{free: func([]byte) {}, limit: maxWindow}
+	f := &flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}, srtt: time.Second}
+	s.add(f)
+	for n := uint64(1); n <= 4*maxWindow; n++ {
+		now = now.Add(10 * time.Millisecond)
+		if s.write([]byte{1}, now) == 0 || s.take(f, now) == nil {
+			break
+		}
+		if err := s.ack(f, n/1000, n, n+maxWindow, 0, now); err != nil {
+			t.Fatal(err)
+		}
+		f.pingAt, f.lastAck, f.heard, f.srtt = time.Time{}, now, now, time.Hour // the peer answers, slower and slower
+	}
+	if f.fifo.len() > 2*maxWindow {
+		t.Errorf("%d chunks are kept of a path; want at most %d", f.fifo.len(), 2*maxWindow)
+	}
+	if f.fifo.len() < maxWindow {
+		t.Errorf("the path was stopped at %d chunks", f.fifo.len())
+	}
+}

@@ -186,10 +186,11 @@ func (s *scheduler) drop(c *chunk) {
 	}
 }
 
-// mayUse reports whether policy lets the path carry anything now.
+// mayUse reports whether policy lets the path carry anything now. A peer may say that it has chunks, and nothing of the path they came over: what is kept of them is
+// bounded, too. What only waits for the path's own acknowledgements, which another's have overtaken, is less than another window.
 func (s *scheduler) mayUse(f *flight, now time.Time) bool {
 	switch {
-	case f.spent() || s.rests(f, now):
+	case f.spent() || s.rests(f, now) || f.fifo.len() >= 2*maxWindow:
 		return false
 	case f.backup() && s.any(f, now, func(g *flight) bool { return !g.backup() }):
 		return false
