@@ -248,7 +248,10 @@ func (f *figure) SVG() []byte {
 func (f *figure) CSV() []byte {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	_ = w.WriteAll(f.csv) // memory takes everything
+	for _, record := range f.csv {
+		_ = w.Write(result.Fields(record)) // memory takes everything
+	}
+	w.Flush()
 	return out.Bytes()
 }
 

@@ -3,8 +3,10 @@ package result
 import (
 	"encoding/csv"
 	"io"
+	"slices"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // MetricsCSV writes every metric of every valid cell: the parameters, variant, seed, owner, metric, value; one number per line.
@@ -53,7 +55,7 @@ func (s *Series) Time(i int) float64 {
 func rows(w io.Writer, f *File, columns []string, each func(cell *Cell, row func(...string))) error {
 	params := varying(f)
 	out := csv.NewWriter(w)
-	out.Write(append(append(append([]string{}, params...), "variant", "seed"), columns...))
+	out.Write(Fields(append(append(append([]string{}, params...), "variant", "seed"), columns...)))
 	for i := range f.Cells {
 		cell := &f.Cells[i]
 		if cell.Invalid != "" {
@@ -64,10 +66,22 @@ func rows(w io.Writer, f *File, columns []string, each func(cell *Cell, row func
 			head = append(head, Text(cell.Params[param]))
 		}
 		head = append(head, cell.Variant, strconv.Itoa(cell.Seed))
-		each(cell, func(fields ...string) { out.Write(append(head[:len(head):len(head)], fields...)) })
+		each(cell, func(fields ...string) { out.Write(Fields(append(head[:len(head):len(head)], fields...))) })
 	}
 	out.Flush()
 	return out.Error()
+}
+
+// Fields are the fields of a record of CSV, of which no spreadsheet takes one for a formula: what begins like one and is no number gets an apostrophe before it. A result
+// file may be anybody's.
+func Fields(fields []string) []string {
+	safe := slices.Clone(fields)
+	for i, field := range fields {
+		if _, err := strconv.ParseFloat(field, 64); err != nil && strings.ContainsAny(field[:min(len(field), 1)], "=+-@\t\r") {
+			safe[i] = "'" + field
+		}
+	}
+	return safe
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

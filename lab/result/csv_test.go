@@ -33,6 +33,23 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestCSVHasNoFormulas: a spreadsheet computes what begins with one of these, and a formula can call programs.
+func TestCSVHasNoFormulas(t *testing.T) {
+	got := strings.Join(Fields([]string{"=cmd|' /C calc'!A0", "+1+1", "-1+1", "@SUM(1)", "\t=1", "-1.5e-3", "+2", "a=1", ""}), ";")
+	if want := "'=cmd|' /C calc'!A0;'+1+1;'-1+1;'@SUM(1);'\t=1;-1.5e-3;+2;a=1;"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	f := sample()
+	f.Cells = f.Cells[:1]
+	f.Cells[0].Variant, f.Cells[0].Series[0].Name = "=1+1", "@bulk"
+	for name, write := range map[string]func(io.Writer, *File) error{"metrics": MetricsCSV, "series": SeriesCSV, "samples": SamplesCSV} {
+		var text strings.Builder
+		if err := write(&text, f); err != nil || !strings.Contains(text.String(), "\n'=1+1,1,") || strings.Contains(text.String(), ",@") {
+			t.Errorf("%s: %v:\n%s", name, err, &text)
+		}
+	}
+}
+
 func TestCSVNamesTheParametersAndLeavesOutInvalidCells(t *testing.T) {
 	f := sample()
 	for i := range f.Cells[1:] {
