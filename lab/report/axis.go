@@ -13,10 +13,14 @@ type scale struct {
 	from, to float64
 }
 
+// leastSpan is far from the least number, which has no fifth.
+const leastSpan = 1e-300
+
 // newScale covers min to max with a range that ends on ticks. A linear scale starts at zero unless its values do not and
 // are far from it.
 func newScale(min, max float64, log bool) scale {
 	if log && min > 0 {
+		min, max = math.Max(min, leastSpan), math.Max(max, leastSpan)
 		s := scale{min: floorNice(min), max: ceilNice(max), log: true}
 		if s.min == s.max {
 			s.max *= 10
@@ -29,6 +33,8 @@ func newScale(min, max float64, log bool) scale {
 	if max <= min {
 		max = min + 1
 	}
+	// Between values that are nearly the same there are no others to put ticks at.
+	max = math.Max(max, min+math.Max(leastSpan, 1e-9*math.Max(math.Abs(min), math.Abs(max))))
 	step := tickStep(max-min, 5)
 	s := scale{min: math.Floor(min/step+1e-9) * step, max: math.Ceil(max/step-1e-9) * step}
 	if half := s.max - step/2; half >= max {

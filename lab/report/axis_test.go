@@ -35,6 +35,24 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// TestScaleOfAlmostTheSame: of times in nanoseconds since 1970 a double tells 256 from each other, of the least numbers none.
+func TestScaleOfAlmostTheSame(t *testing.T) {
+	for _, test := range []struct {
+		min, max float64
+		log      bool
+	}{{1767225600e9, 1767225600e9 + 256, false}, {-1767225600e9 - 256, -1767225600e9, false}, {5e-324, 1e-323, false}, {5e-324, 1e-323, true}, {-1e100, 1e100, false}} {
+		s := newScale(test.min, test.max, test.log).on(0, 100)
+		for _, v := range []float64{test.min, test.max} {
+			if at := s.at(v); !(at >= 0 && at <= 100) {
+				t.Errorf("%g of %g to %g is at %g", v, test.min, test.max, at)
+			}
+		}
+		if n := len(s.ticks(5)); n > 20 {
+			t.Errorf("%d ticks of %g to %g", n, test.min, test.max)
+		}
+	}
+}
+
 func TestScaleAt(t *testing.T) {
 	linear := scale{min: 0, max: 10}.on(100, 200)
 	log := scale{min: 1, max: 100, log: true}.on(0, 200)

@@ -14,7 +14,7 @@ import (
 )
 
 // Write stores f at path in the canonical form: the same f gives the same bytes. The file appears complete or not at all.
-// A number that is not finite is an error that names its place, e.g. cells[3].metrics.bulk.goodput_mbps.
+// A number that no result file may hold is an error that names its place, e.g. cells[3].metrics.bulk.goodput_mbps.
 func Write(path string, f *File) error {
 	text, err := Encode(f)
 	if err != nil {
@@ -58,8 +58,11 @@ func Read(path string) (*File, error) {
 // experimentName is what an experiment may be called: a report names directories after it, and the file may be anybody's.
 var experimentName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// check reports a link without two ends, and a series whose times do not fit its values.
+// check reports a link without two ends, a series whose times do not fit its values, and a number that none may have.
 func (f *File) check() error {
+	if err := numbers(f); err != nil {
+		return err
+	}
 	for _, l := range f.Experiment.Topology.Links {
 		if len(l.Ends) < 2 {
 			return fmt.Errorf("experiment.topology: link %s has %d ends", l.Name, len(l.Ends))
@@ -77,8 +80,8 @@ func (f *File) check() error {
 
 // Encode returns the canonical JSON of f: two spaces of indent, the keys of maps sorted, arrays of plain values on one line.
 func Encode(f *File) ([]byte, error) {
-	if place := notFinite(reflect.ValueOf(f), ""); place != "" {
-		return nil, fmt.Errorf("%s is not a finite number", place)
+	if err := numbers(f); err != nil {
+		return nil, err
 	}
 	whole := *f
 	if whole.Cells == nil {
@@ -96,26 +99,37 @@ func Encode(f *File) ([]byte, error) {
 	return indent(bytes.TrimSpace(compact.Bytes())), nil
 }
 
-// notFinite returns the place of the first NaN or infinity in v, or "".
-func notFinite(v reflect.Value, place string) string {
+// Largest is the largest number of a result file: of more and larger ones the sum of squares would not be finite.
+const Largest = 1e100
+
+// numbers reports the first number that is not finite or too large.
+func numbers(f *File) error {
+	if place := noNumber(reflect.ValueOf(f), ""); place != "" {
+		return fmt.Errorf("%s is not a finite number of at most %g", place, Largest)
+	}
+	return nil
+}
+
+// noNumber returns the place of the first number in v that is not finite or too large, or "".
+func noNumber(v reflect.Value, place string) string {
 	switch v.Kind() {
 	case reflect.Float64:
-		if math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
+		if !(math.Abs(v.Float()) <= Largest) { // nor is NaN
 			return place
 		}
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			return notFinite(v.Elem(), place)
+			return noNumber(v.Elem(), place)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if at := notFinite(v.Field(i), join(place, jsonName(v.Type().Field(i)))); at != "" {
+			if at := noNumber(v.Field(i), join(place, jsonName(v.Type().Field(i)))); at != "" {
 				return at
 			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			if at := notFinite(v.Index(i), fmt.Sprintf("%s[%d]", place, i)); at != "" {
+			if at := noNumber(v.Index(i), fmt.Sprintf("%s[%d]", place, i)); at != "" {
 				return at
 			}
 		}
@@ -123,7 +137,7 @@ func notFinite(v reflect.Value, place string) string {
 		keys := v.MapKeys()
 		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
 		for _, key := range keys {
-			if at := notFinite(v.MapIndex(key), join(place, key.String())); at != "" {
+			if at := noNumber(v.MapIndex(key), join(place, key.String())); at != "" {
 				return at
 			}
 		}

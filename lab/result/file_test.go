@@ -93,11 +93,12 @@ func TestWriteKeepsTheOldFileWhenANumberIsNotFinite(t *testing.T) {
 		"cells[0].series[0].values[1]":       func(f *File) { f.Cells[0].Series[0].Values[1] = math.Inf(1) },
 		"cells[1].params.rate_mbps":          func(f *File) { f.Cells[1].Params["rate_mbps"] = math.Inf(-1) },
 		"bounds[0].left":                     func(f *File) { f.Bounds[0].Left = math.NaN() },
+		"cells[2].samples[0].values[0]":      func(f *File) { f.Cells[2].Samples[0].Values[0] = -1e101 },
 	} {
 		f := sample()
 		spoil(f)
 		err := Write(path, f)
-		if err == nil || !strings.Contains(err.Error(), place+" is not a finite number") || !strings.Contains(err.Error(), path) {
+		if err == nil || !strings.Contains(err.Error(), place+" is not a finite number of at most 1e+100") || !strings.Contains(err.Error(), path) {
 			t.Errorf("write with %s spoilt: %v", place, err)
 		}
 	}
@@ -126,6 +127,7 @@ func TestReadErrors(t *testing.T) {
 		`{"format": 1, "experiment": {"name": "x"}, "cells": [{}, {"series": [{"name": "bulk.cwnd_packets", "times_s": [1], "values": [10, 20]}]}]}`: "cells[1], series bulk.cwnd_packets: 1 times for 2 values",
 		`{"format": 1, "experiment": {"name": "x", "topology": {"links": [{"name": "a", "ends": ["client"]}]}}}`:                                     "link a has 1 ends",
 		`{"format": 1, "experiment": {"name": "../../x"}}`:                                                                                           `"../../x" is no name of an experiment`,
+		`{"format": 1, "experiment": {"name": "x"}, "cells": [{"metrics": {"bulk": {"goodput_mbps": 1e308}}}]}`:                                      "cells[0].metrics.bulk.goodput_mbps is not a finite number of at most 1e+100",
 		`{"cells": []}`: "no format number",
 		`{`:             "is it a result file of plait?",
 	} {

@@ -8,14 +8,25 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"plait.dev/plait/lab/result"
 )
 
 // extract finds one number in a program's output: by a path into its JSON if the rule starts with a dot, as in
 // .end.streams[0].sender.retransmits, else by a regular expression whose first group is the number.
-func extract(output []byte, rule string) (float64, error) {
+func extract(output []byte, rule string) (v float64, err error) {
 	if strings.HasPrefix(rule, ".") {
-		return extractJSON(output, rule)
+		v, err = extractJSON(output, rule)
+	} else {
+		v, err = extractMatch(output, rule)
 	}
+	if err == nil && !(math.Abs(v) <= result.Largest) { // such as the NaN that programs write of no samples
+		err = fmt.Errorf("read the number of %s: %g is not a finite number of at most %g", rule, v, result.Largest)
+	}
+	return v, err
+}
+
+func extractMatch(output []byte, rule string) (float64, error) {
 	re, err := regexp.Compile(rule)
 	if err != nil {
 		return 0, err
@@ -27,11 +38,7 @@ func extract(output []byte, rule string) (float64, error) {
 	if m == nil {
 		return 0, fmt.Errorf("match %s: not in the %d bytes of output, which end with %q", rule, len(output), end(output))
 	}
-	v, err := strconv.ParseFloat(string(m[1]), 64)
-	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) { // as programs write of no samples
-		err = fmt.Errorf("match %s: %s is not a finite number", rule, m[1])
-	}
-	return v, err
+	return strconv.ParseFloat(string(m[1]), 64)
 }
 
 // end is as much of an output as an error needs to show what the program did instead.

@@ -38,10 +38,13 @@ func TestExtractErrors(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", rule, err, want)
 		}
 	}
-	for _, text := range []string{"nan", "-inf"} {
-		if _, err := extract([]byte("jitter: "+text+" ms"), `jitter: (\S+)`); err == nil || !strings.Contains(err.Error(), text+" is not a finite number") {
+	for _, text := range []string{"nan", "-inf", "-1e101"} {
+		if _, err := extract([]byte("jitter: "+text+" ms"), `jitter: (\S+)`); err == nil || !strings.Contains(err.Error(), "is not a finite number") {
 			t.Errorf("%s: error %v", text, err)
 		}
+	}
+	if _, err := extract([]byte(`{"jitter": 1e101}`), ".jitter"); err == nil || !strings.Contains(err.Error(), "is not a finite number of at most 1e+100") {
+		t.Errorf("error %v", err)
 	}
 	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), `ends with "no JSON": `) {
 		t.Errorf("error %v", err)
