@@ -45,7 +45,7 @@ func (x *Experiment) checkExpressions() {
 // ones is a result in which every number is 1.
 func ones(_, _, metric string) any {
 	if metric == everySecond {
-		return []any{1.0}
+		return everySecondOne
 	}
 	return 1.0
 }
@@ -98,6 +98,9 @@ func (x *Experiment) trySide(side *expression, env map[string]any) error {
 		x.load.used[name[0]] = true
 	}
 	if err := side.check(env); err != nil {
+		return err
+	}
+	if err := side.checkElements(env); err != nil {
 		return err
 	}
 	v, err := side.run(env)

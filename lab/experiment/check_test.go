@@ -117,6 +117,22 @@ func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: tcp, split: equal}}", "arms speaks SCTP only")
 }
 
+// TestElements: an element of a list is there once it is measured, and what is no list has none.
+func TestElements(t *testing.T) {
+	file := two + strings.TrimSpace(bulk) + "\nbounds: [{expect: '%', because: x}]"
+	for _, right := range []string{"bulk.second_mbps[2]", "bulk.second_mbps[1200]", "run.bulk.second_mbps[-1]", "min(bulk.second_mbps[2:4])", "filter(bulk.second_mbps, # > 0)[1]"} {
+		accepts(t, strings.ReplaceAll(file, "%", right+" >= 1"))
+	}
+	for wrong, want := range map[string]string{
+		"bulk.goodput_mbps[2]": "bulk.goodput_mbps is one number, no list: it has no element 2; the goodput in every second of an application is its second_mbps",
+		"bulk[0]":              "bulk is no list, so that it has no element 0",
+		"bulk.second_mbps":     "a number is needed, not a list; take an element of it, as list[5], or a function of it, as min(list)",
+		"series[2]":            "unknown name series",
+	} {
+		refuses(t, strings.ReplaceAll(file, "%", wrong+" >= bulk.bytes"), want)
+	}
+}
+
 const speakers = two + `routers:
   server: {asn: 64496, announce: [a], peers: {client: {}}}
   client: {asn: 64497, peers: {}}

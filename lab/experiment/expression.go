@@ -132,6 +132,8 @@ func number(v any) (float64, error) {
 		return v, nil
 	case nil:
 		return math.NaN(), nil
+	case []any:
+		return 0, errors.New("a number is needed, not a list; take an element of it, as list[5], or a function of it, as min(list)")
 	}
 	return 0, fmt.Errorf("a number is needed, not %v", v)
 }
