@@ -156,6 +156,7 @@ func TestInvalid(t *testing.T) {
 		"change_fails":      "event at 0.5 s: run \"sh -c echo never heard of it; exit 8\" in client: exit status 8: never heard of it",
 		"agent_dies":        "the guest crashed: SIGQUIT: quit",
 		"kernel_panics":     "Kernel panic - not syncing: sysrq triggered crash",
+		"memory_ends":       "the guest ran out of its memory of 1 GiB, and its kernel killed perl",
 		"good":              "",
 	}
 	if len(f.Cells) != len(reasons) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"plait.dev/plait/lab/topo"
@@ -31,7 +32,7 @@ func work(p *ports, h host) error {
 		}
 		if n == nil {
 			if n, err = build(job.Spec, h); err != nil {
-				return err
+				return errors.Join(starved(), err)
 			}
 		}
 		if job.Prepare {
@@ -49,7 +50,7 @@ func work(p *ports, h host) error {
 			return job.Shell.run(c)
 		}
 		out, files, err := c.run()
-		if err != nil {
+		if err = errors.Join(starved(), err); err != nil {
 			return err
 		}
 		h.sendCell(out, files)
