@@ -31,6 +31,7 @@ func echoRequests(t *testing.T, capture []byte) []time.Duration {
 
 // A capture is kept where --captures says, under its name, and holds every packet at its time.
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	holds(t, runInto(t, dir, 1, "testdata/pcap.yaml", experiment.Options{}))
 	capture, err := os.ReadFile(filepath.Join(dir, "pcap-run-cell1-client-path.pcap"))
@@ -50,8 +51,12 @@ func TestCapture(t *testing.T) {
 
 // Bursts of an open loop begin on time, those of a closed one when the last has arrived.
 func TestOpenLoop(t *testing.T) {
+	t.Parallel()
 	holds(t, runFile(t, 1, "testdata/open-loop.yaml", experiment.Options{}))
 }
 
 // What a LAN brings to each of its nodes is counted where it comes out.
-func TestLANCounts(t *testing.T) { holds(t, runFile(t, 1, "testdata/lan.yaml", experiment.Options{})) }
+func TestLANCounts(t *testing.T) {
+	t.Parallel()
+	holds(t, runFile(t, 1, "testdata/lan.yaml", experiment.Options{}))
+}

@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// Tests with one machine at a time run beside each other, as many as there are cores (t.Parallel): no result depends on it.
+
 // runFile runs an experiment file as `plait lab run` does.
 func runFile(tb testing.TB, jobs int, name string, o experiment.Options) *result.File {
 	tb.Helper()
@@ -106,19 +108,15 @@ func freshCache(t *testing.T, l *Lab) string {
 	return dir
 }
 
-// onBusyHost runs an experiment on the host as it is, and as two machines at a time, booted anew, on a busy one.
-func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte) {
+// onBusyHost runs an experiment on the host as it is, and on a busy one as two machines at a time, with another cache.
+func onBusyHost(t *testing.T, cache, path string) (first *result.File, want, got []byte) {
 	first = runFile(t, 1, path, experiment.Options{})
 	holds(t, first)
 	want, err := result.Encode(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New("test", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PLAIT_CACHE", freshCache(t, l))
+	t.Setenv("PLAIT_CACHE", cache)
 	busy(t, func() {
 		if got, err = result.Encode(runFile(t, 2, path, experiment.Options{})); err != nil {
 			t.Fatal(err)
@@ -128,11 +126,17 @@ func onBusyHost(t *testing.T, path string) (first *result.File, want, got []byte
 }
 
 // A result file has the same bytes whatever else the host does, however many machines run beside each other, and whenever they were booted: with netem's links, emulated ones,
-// MPTCP, and FRR's routers. It needs the right to real-time priorities (decision 4).
+// MPTCP, and FRR's routers. The machine of the second cache is booted on the busy host. It needs the right to real-time priorities (decision 4).
 func TestResultsDoNotDependOnTheHost(t *testing.T) {
+	rung.VM(t)
+	l, err := New("test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := freshCache(t, l)
 	for _, name := range []string{"lossy", "cellular", "mptcp", "routed"} {
 		t.Run(name, func(t *testing.T) {
-			first, want, got := onBusyHost(t, "testdata/"+name+".yaml")
+			first, want, got := onBusyHost(t, another, "testdata/"+name+".yaml")
 			if first.Cells[0].Metrics["flow"]["bytes"] == first.Cells[1].Metrics["flow"]["bytes"] {
 				t.Error("both seeds give the same number of bytes: the seed changes nothing")
 			}
@@ -145,6 +149,7 @@ func TestResultsDoNotDependOnTheHost(t *testing.T) {
 
 // What makes numbers mean nothing gives none, but the reason.
 func TestInvalid(t *testing.T) {
+	t.Parallel()
 	f := runFile(t, 1, "testdata/invalid.yaml", experiment.Options{})
 	reasons := map[string]string{
 		"no_such_algorithm": "plait_none",
@@ -176,6 +181,7 @@ func TestInvalid(t *testing.T) {
 }
 
 func TestBGPSessionCannotBeEstablished(t *testing.T) {
+	t.Parallel()
 	f := runFile(t, 1, "testdata/bgp.yaml", experiment.Options{})
 	if got := f.Cells[0].Invalid; !strings.Contains(got, "not ready after 1m0s") || !strings.Contains(got, "BGP") {
 		t.Errorf("invalid: %q, want that a BGP session is not ready", got)
@@ -188,6 +194,7 @@ func TestEvents(t *testing.T) {
 
 // Bursts are paced and transfers are not: no packet goes out between them before the time stamp it gets, which would make the path look shorter than it is.
 func TestPacingEnds(t *testing.T) {
+	t.Parallel()
 	holds(t, runFile(t, 1, "testdata/pacing.yaml", experiment.Options{}))
 }
 
@@ -206,6 +213,7 @@ func TestKernels(t *testing.T) {
 		{"testdata/up.yaml", "6.1"}, {"testdata/up.yaml", "6.12"}, {"testdata/up.yaml", "7.2"},
 	} {
 		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".yaml")+" "+c.kernel, func(t *testing.T) {
+			t.Parallel()
 			f := runFile(t, 1, c.path, experiment.Options{Set: []string{`kernel="` + c.kernel + `"`}, Seeds: 1})
 			holds(t, f)
 			if !sameKernel(t, f.Provenance.Kernel, c.kernel) {
@@ -217,6 +225,7 @@ func TestKernels(t *testing.T) {
 
 // Every kernel has the congestion controls whose names experiment files may have, and no others before plait comes.
 func TestControls(t *testing.T) {
+	t.Parallel()
 	holds(t, runFile(t, 1, "testdata/controls.yaml", experiment.Options{Set: []string{`names="` + strings.Join(experiment.KernelControls, " ") + `"`}}))
 }
 
