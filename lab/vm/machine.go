@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -162,7 +163,11 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 	}
 	_, _ = control.command("quit") // unless it has ended by itself
 	control.ended()
-	if wait := cmd.Wait(); cmd.ProcessState.ExitCode() != endedInOrder {
+	wait := cmd.Wait()
+	if killed := m.killed(cmd.ProcessState); killed != nil && ctx.Err() == nil {
+		return killed
+	}
+	if cmd.ProcessState.ExitCode() != endedInOrder {
 		err = errors.Join(err, wait)
 	}
 	for _, read := range lines.read {
@@ -173,6 +178,21 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 		return &Crash{lines.words}
 	case err != nil:
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
+	}
+	return nil
+}
+
+// killed says why the host's kernel ended the emulator, nil if it did not.
+func (m *machine) killed(state *os.ProcessState) error {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	switch {
+	case !ok || !status.Signaled():
+		return nil
+	case status.Signal() == syscall.SIGBUS: // a page of the file cannot be had
+		full := &fs.PathError{Op: "write", Path: m.ram, Err: syscall.ENOSPC}
+		return fmt.Errorf("keep the machine's memory in a file: %w; make room there, or set PLAIT_CACHE to a directory that has some", full)
+	case status.Signal() == syscall.SIGKILL:
+		return errors.New("the emulator was killed, as Linux does with what holds most when memory is short; run fewer machines at a time (--jobs)")
 	}
 	return nil
 }

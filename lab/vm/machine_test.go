@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,24 @@ func TestResumeEnds(t *testing.T) {
 				t.Errorf("error %v, want %q in it, crash: %v", err, test.want, test.crash)
 			}
 		})
+	}
+}
+
+// TestKilled: what the host's kernel does to the emulator is told as what the host lacks.
+func TestKilled(t *testing.T) {
+	for signal, want := range map[string]string{
+		"BUS":  "write ram: no space left on device; make room there, or set PLAIT_CACHE",
+		"KILL": "the emulator was killed, as Linux does with what holds most when memory is short",
+	} {
+		fake(t, "kill -"+signal+" $$")
+		err := Resume(t.Context(), "", nil, Options{}, func([]byte) {})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", signal, err, want)
+		}
+		var file *fs.PathError // which is the host's lack, not a run's
+		if errors.As(err, &file) != (signal == "BUS") {
+			t.Errorf("%s: %T", signal, err)
+		}
 	}
 }
 
