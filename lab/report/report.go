@@ -41,7 +41,7 @@ func Write(path string, files []*result.File, opt Options) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	if err := os.WriteFile(path, page, 0o644); err != nil {
+	if err := result.Replace(path, page); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -126,6 +127,28 @@ func TestVariantsKeepTheirColour(t *testing.T) {
 	}
 	if hues["cubic"] == hues["bbr"] || hues["tcp"] == hues["mptcp"] {
 		t.Errorf("variants side by side have the same colour: %v", hues)
+	}
+}
+
+// TestReportIsReplacedWhole: on a full disk, or at the death of plait, an older report stays as it was.
+func TestReportIsReplacedWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(path, []byte("an older report"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	older, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Close()
+	if err := Write(path, []*result.File{plain()}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(older); err != nil || string(text) != "an older report" {
+		t.Errorf("the older report was written over: %d bytes, %v", len(text), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

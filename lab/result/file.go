@@ -20,7 +20,7 @@ func Write(path string, f *File) error {
 	if err != nil {
 		return fmt.Errorf("write result %s: %w", path, err)
 	}
-	if err := replace(path, text); err != nil {
+	if err := Replace(path, text); err != nil {
 		return fmt.Errorf("write result %s: %w", path, err)
 	}
 	return nil
@@ -235,9 +235,9 @@ func stringEnd(compact []byte, i int) int {
 	return len(compact)
 }
 
-// replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one. A link
+// Replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one. A link
 // stays, and what it leads to is replaced.
-func replace(path string, text []byte) (err error) {
+func Replace(path string, text []byte) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
