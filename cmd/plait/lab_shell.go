@@ -25,6 +25,9 @@ func newLabShell() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if text := noRecordings(e, o.Traces); text != "" {
+				fmt.Fprintln(c.ErrOrStderr(), text)
+			}
 			l, err := lab.New(version, 1)
 			if err != nil {
 				return err
