@@ -16,14 +16,17 @@ const (
 	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with: unless more than
 	// heavyLoss is lost, and not by chance. Links that lose so much are rare, and many bursts at once that overrun a short queue are not.
 	burstQueueShare, heavyLoss, heavyLost = 3.0 / 16, 0.1, 5
-	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
-	full = 0.5
+	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full; fullOfBBR the same while BBR sends. It makes a queue itself, longer and shorter, and what the
+	// link loses meets all of it: a quarter of the round trip in one of eight. Where it overruns a queue, losses come at 0.8 of the longest and more.
+	full, fullOfBBR = 0.5, 0.75
+	// grown is the share of the mean queue of late that one at a loss has at least where it is full: the mean is of some packets after the loss, too.
+	grown = 0.95
 	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
 	enough, enoughToLeave = 3, 5
 	// memory is how many samples with losses count: each takes an eighth of a vote from those before. One overflow, however many
-	// segments it takes, is one vote.
-	memory = 8
+	// segments it takes, is one vote. The longest queue that BBR made is remembered for queueMemory of them, for few meet it.
+	memory, queueMemory = 8, 32
 )
 
 // plait chooses by what the connection is limited by. While it is the application, burst. While it is the path, the losses say
@@ -53,18 +56,34 @@ func (p *plait) remember(s signals.Sample) {
 	if p.queueUs >= max(queueShare*float64(s.MinRTTUs), queueMinUs) {
 		longest = min(queueUs, 2*p.queueUs) // a round trip can have a wait for what was lost in it
 	}
-	p.queueUs = max(longest, p.queueUs-p.queueUs/memory)
+	remembered := float64(memory)
+	if s.Algorithm == signals.BBR {
+		remembered = queueMemory
+	}
+	p.queueUs = max(longest, p.queueUs-p.queueUs/remembered)
 	p.random -= p.random / memory
 	p.overflow -= p.overflow / memory
+	if p.isFull(s, queueUs) {
+		p.overflow++
+	} else {
+		p.random++
+	}
+}
+
+// isFull says whether a queue as long as this, at the sample's last loss, was one that overflowed.
+func (p *plait) isFull(s signals.Sample, queueUs float64) bool {
+	lost, minUs := s.LostSingle+s.LostBurst, float64(s.MinRTTUs)
 	share := burstQueueShare
 	if s.Bulk || lost >= heavyLost && float64(lost) > heavyLoss*float64(s.Delivered+lost) {
 		share = queueShare
 	}
-	if queueUs < max(full*p.queueUs, share*float64(s.MinRTTUs), queueMinUs) {
-		p.random++
-	} else {
-		p.overflow++
+	if queueUs < max(share*minUs, queueMinUs) {
+		return false
 	}
+	if s.Algorithm == signals.BBR { // a queue that has grown since was not full
+		return queueUs >= max(fullOfBBR*p.queueUs, grown*(float64(s.SRTTUs)-minUs))
+	}
+	return queueUs >= full*p.queueUs
 }
 
 // transfer is the control of transfers. It changes only on evidence.

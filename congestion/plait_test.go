@@ -72,3 +72,32 @@ func TestPlaitMemory(t *testing.T) {
 		t.Errorf("votes %g and %g, want 0.875 and 1", p.random, p.overflow)
 	}
 }
+
+// What BBR transfers met in the lab, the queue at the end of each sample and at its last loss in tenths of a millisecond. By chance behind the queue that it made itself, it stays; where it overran a queue beside a CUBIC transfer, it leaves.
+func TestPlaitQueueOfBBR(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		minUs   uint32
+		samples [][2]int
+		want    signals.Algorithm
+	}{
+		{"40 ms, 20 Mbit/s, 1 %", 40_000, [][2]int{{65, 36}, {108, 90}, {107, 97}, {17, 24}, {26, 17}, {48, 23}, {38, 39}, {36, 36}, {44, 44}, {34, 30}, {31, 48}, {33, 24}, {97, 26}, {35, 38}, {33, 32}, {53, 48}, {39, 42}, {36, 96}, {41, 30}, {35, 41},
+			{56, 22}, {37, 30}, {46, 33}, {32, 31}, {43, 41}, {42, 40}, {46, 41}, {42, 30}, {45, 39}, {71, 71}, {49, 52}, {43, 83}, {23, 18}, {28, 35}, {26, 121}, {22, 39}, {51, 36}, {131, 36}, {43, 34}, {42, 39}, {37, 48}}, signals.BBR},
+		{"20 ms, 10 Mbit/s, 3 %", 20_000, [][2]int{{74, 75}, {87, 86}, {87, 76}, {79, 69}, {120, 116}, {131, 137}, {122, 126}, {98, 92}, {90, 81}, {65, 64}, {107, 100}, {131, 95}, {136, 105}, {132, 129}, {64, 68}, {116, 92}, {99, 70}, {85, 77}, {106, 109},
+			{126, 99}, {169, 146}}, signals.BBR},
+		{"10 packets", 50_000, [][2]int{{114, 111}, {30, 111}, {109, 120}, {107, 117}, {99, 101}, {111, 123}, {112, 112}, {38, 112}, {112, 112}, {58, 116}, {111, 113}, {41, 117}, {113, 112}, {83, 116}, {113, 121}, {63, 112}, {102, 98}, {44, 111}}, signals.Cubic},
+		{"30 packets", 50_000, [][2]int{{177, 349}, {185, 339}, {207, 339}, {333, 338}, {142, 344}, {320, 330}, {216, 344}, {193, 342}, {223, 338}, {214, 330}, {340, 350}, {245, 340}}, signals.Cubic},
+	} {
+		p := &plait{bulk: signals.BBR, random: memory}
+		s := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 330, LostSingle: 14, MinRTTUs: c.minUs}
+		for _, q := range c.samples {
+			s.SRTTUs, s.RTTAtLossUs = c.minUs+uint32(100*q[0]), c.minUs+uint32(100*q[1])
+			if got := p.Choose(s); c.want == signals.BBR && got.Bulk != c.want {
+				t.Fatalf("%s, queue %d: transfers get %s, %s", c.name, q, got.Bulk, got.Because)
+			}
+		}
+		if p.bulk != c.want {
+			t.Errorf("%s: transfers get %s, want %s", c.name, p.bulk, c.want)
+		}
+	}
+}

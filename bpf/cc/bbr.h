@@ -21,6 +21,7 @@
 #define PLAIT_CC_BBR_H
 
 #include "../window.h"
+#include "burst.h"
 
 enum { BBR_STARTUP, BBR_DRAIN, BBR_PROBE_BW, BBR_PROBE_RTT };
 
@@ -107,12 +108,14 @@ static __always_inline void bbr_set_pacing(struct sock *sk, struct bbr *b, __u32
 
 /*
  * A connection that is under way at three quarters or more of what trains say the path takes needs no STARTUP, which would fill
- * the queue to find out what is known.
+ * the queue to find out what is known. Trains say that if they were sent at once or wait in a queue; others tell what was sent.
  */
 static __always_inline void bbr_init_running(struct sock *sk, struct plait_sock *s, struct bbr *b)
 {
 	__u64 rate_Bps = max(s->rate_Bps, s->rate_round_Bps);
 
+	if (s->train_sparse && !burst_queue_stands(s))
+		return;
 	if (!s->dispersion_Bps || rate_Bps < s->dispersion_Bps - (s->dispersion_Bps >> 2))
 		return;
 	b->bw[0] = rate_Bps * BBR_BW_UNIT / max(tcp_sk(sk)->mss_cache, 1u) / USEC_PER_SEC;
