@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if err == nil {
-		err = job.Run(context.Background(), &JSON{Out: os.Stdout})
+		err = errors.Join(job.Run(context.Background(), &JSON{Out: os.Stdout}), tellMemory())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "near:", err)
@@ -59,8 +60,28 @@ func farSide() ssh.Handler {
 	return ssh.Handler{One: func(c *stripe.Conn, _ string, first []byte) error {
 		defer pid.Close()
 		defer c.Close()
-		return Serve(c, first)
+		return errors.Join(Serve(c, first), tellMemory())
 	}}
+}
+
+// memoryVariable names a file to which each end appends the most memory it has held, as /proc/self/status has it (VmHWM). What wait4 tells of a process begins with what its parent held.
+const memoryVariable = "CP_TEST_MEMORY"
+
+func tellMemory() error {
+	path := os.Getenv(memoryVariable)
+	if path == "" {
+		return nil
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(regexp.MustCompile(`VmHWM:.*\n`).FindString(string(status)))
+	return errors.Join(err, f.Close())
 }
 
 // near makes the process of the near side.
