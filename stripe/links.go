@@ -129,18 +129,35 @@ func watchOnce(ctx context.Context) bool {
 	if netlink.LinkSubscribe(links, done) != nil || netlink.AddrSubscribe(addrs, done) != nil || netlink.RouteSubscribe(routes, done) != nil {
 		return false
 	}
-	ok := true
-	for ok && ctx.Err() == nil {
+	return relay(ctx, links, addrs, routes, tellWatchers)
+}
+
+// routesEvery is the least time between two words of routes. Whoever is told lists all interfaces and addresses, and on a BGP router routes change a thousand times a second.
+const routesEvery = 100 * time.Millisecond
+
+// relay tells of events until there are no more.
+func relay(ctx context.Context, links <-chan netlink.LinkUpdate, addrs <-chan netlink.AddrUpdate, routes <-chan netlink.RouteUpdate, tell func()) bool {
+	var told time.Time
+	var due <-chan time.Time
+	for ok := true; ok; {
 		select {
 		case _, ok = <-links:
 		case _, ok = <-addrs:
 		case _, ok = <-routes:
+			if wait := routesEvery - time.Since(told); wait > 0 {
+				if due == nil {
+					due = time.After(wait)
+				}
+				continue
+			}
+		case <-due:
 		case <-ctx.Done():
 			return true
 		}
-		tellWatchers()
+		told, due = time.Now(), nil
+		tell()
 	}
-	return ok
+	return false
 }
 
 func sleep(ctx context.Context, d time.Duration) {

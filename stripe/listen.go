@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -135,6 +136,10 @@ func (l *Listener) runLinks(ctx context.Context) {
 			continue
 		}
 		l.mu.Lock()
+		if reflect.DeepEqual(links, l.links) { // a route has changed
+			l.mu.Unlock()
+			continue
+		}
 		l.links = links
 		sessions := make([]*Conn, 0, len(l.sessions))
 		for _, c := range l.sessions {
