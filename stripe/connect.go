@@ -14,8 +14,6 @@ const (
 	// at all attempts overlap, rivalsMax at a time: with the round trips of the handshake, a quarter of a second is left of one after the link's return.
 	rivalEvery = 300 * time.Millisecond
 	rivalsMax  = 4
-	// Beside these there is one attempt of connectTimeMax, as soon as one has ended for want of time: the link may be back with round trips that are longer
-	// than they were, or this host may be busy.
 )
 
 // connect makes a pair's n-th attempt.
@@ -67,7 +65,8 @@ type rival struct {
 	err    error
 }
 
-// race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends.
+// race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends. As soon as an attempt has ended for want of time there is
+// one of connectTimeMax beside the others: the link may be back with round trips that are longer than they were, or this host may be busy.
 func (d *dialer) race(ctx context.Context, between pair, t *target, timeout time.Duration) (rival, error) {
 	ctx, stop := context.WithCancel(ctx)
 	open, patient, ended := 0, 0, make(chan rival)
