@@ -16,16 +16,15 @@ const (
 	// burstQueueShare is the same for samples of bursts, which make a queue of their own with the ten packets they begin with: unless more than
 	// heavyLoss is lost, and not by chance. Links that lose so much are rare, and many bursts at once that overrun a short queue are not.
 	burstQueueShare, heavyLoss, heavyLost = 3.0 / 16, 0.1, 5
-	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full; fullOfBBR the same while BBR sends. It makes a queue itself, longer and shorter, and what the
-	// link loses meets all of it: a quarter of the round trip in one of eight. Where it overruns a queue, losses come at 0.8 of the longest and more.
-	full, fullOfBBR = 0.5, 0.75
+	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
+	full = 0.5
 	// grown is the share of the mean queue of late that one at a loss has at least where it is full: the mean is of some packets after the loss, too.
 	grown = 0.95
 	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
 	enough, enoughToLeave = 3, 5
 	// memory is how many samples with losses count: each takes an eighth of a vote from those before. One overflow, however many
-	// segments it takes, is one vote. The longest queue that BBR made is remembered for queueMemory of them, for few meet it.
+	// segments it takes, is one vote. The longest queue while BBR sends is remembered for queueMemory of them: it makes one of a quarter of the round trip in one of eight, and few losses meet that.
 	memory, queueMemory = 8, 32
 )
 
@@ -80,8 +79,8 @@ func (p *plait) isFull(s signals.Sample, queueUs float64) bool {
 	if queueUs < max(share*minUs, queueMinUs) {
 		return false
 	}
-	if s.Algorithm == signals.BBR { // a queue that has grown since was not full
-		return queueUs >= max(fullOfBBR*p.queueUs, grown*(float64(s.SRTTUs)-minUs))
+	if s.Algorithm == signals.BBR && queueUs < grown*(float64(s.SRTTUs)-minUs) {
+		return false // a queue that has grown since was not full
 	}
 	return queueUs >= full*p.queueUs
 }
