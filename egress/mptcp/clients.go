@@ -94,21 +94,38 @@ func (m *Manager) Present(client netip.Addr) bool {
 }
 
 // Drop closes subflows that bring nothing to their client, if their connection has others, and lets the client open them anew, with another port. The one the
-// connection began on does not come back.
+// connection began on does not come back. What the budget has no room for waits, before all else.
 func (m *Manager) Drop(some map[Ends]bool, now time.Time) {
 	for c := range m.having(some) {
-		for i := len(c.subflows) - 1; i >= 0 && c.ready && len(c.subflows) > 1; i-- {
-			s := c.subflows[i]
-			if !some[s.Ends()] {
-				continue
+		for _, s := range c.subflows {
+			if some[s.Ends()] && !slices.Contains(c.dropping, s.Ends()) {
+				c.dropping = append(c.dropping, s.Ends())
 			}
-			if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
-				m.renew(c, s.addr(), renewSoon, now)
-			}
-			if m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), "nothing arrives on it, or others wait for what it has lost"}, m.kernel.Destroy(c.Token, s)) {
-				c.subflows = slices.Delete(c.subflows, i, i+1)
-				m.enqueue(c, failed) // another address may stand in for the first one's
-			}
+		}
+		if m.budget.left(now) {
+			m.drop(c, now)
+		} else {
+			m.counts.Deferred++
+			m.enqueue(c, failed)
+		}
+	}
+}
+
+// drop closes a connection's subflows that Drop was told of.
+func (m *Manager) drop(c *connection, now time.Time) {
+	dropping := c.dropping
+	c.dropping = nil
+	for i := len(c.subflows) - 1; i >= 0 && c.ready && len(c.subflows) > 1; i-- {
+		s := c.subflows[i]
+		if !slices.Contains(dropping, s.Ends()) {
+			continue
+		}
+		if !slices.ContainsFunc(c.subflows, func(x Subflow) bool { return x != s && x.addr() == s.addr() }) { // RM_ADDR would close that one, too
+			m.renew(c, s.addr(), renewSoon, now)
+		}
+		if m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), "nothing arrives on it, or others wait for what it has lost"}, m.kernel.Destroy(c.Token, s)) {
+			c.subflows = slices.Delete(c.subflows, i, i+1)
+			m.enqueue(c, failed) // another address may stand in for the first one's
 		}
 	}
 }

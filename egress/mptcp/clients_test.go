@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Lost subflows are closed, and their addresses announced again later; the last one of a connection is left.
@@ -116,5 +117,36 @@ func TestChangedRests(t *testing.T) {
 		if want := map[bool]int{false: rests*restAfter + 1}[resync]; rested != rests || r.m.waiting() != want {
 			t.Errorf("read anew %v: rested %d times, %d connections wait; want %d and %d", resync, rested, r.m.waiting(), rests, want)
 		}
+	}
+}
+
+// An exit through which nothing arrives any more loses its subflows within the budget, and all of them in the end.
+func TestDropWithinBudget(t *testing.T) {
+	const connections = 100
+	r := newRig(t, Config{ChangesPerSecond: 100})
+	r.reach(a4)
+	some := map[Ends]bool{}
+	for i := range connections {
+		client := fmt.Sprintf("198.51.100.%d", i)
+		r.handle(r.open(uint32(i), "192.0.2.1:80", client+":1000")...)
+		s := r.join(uint32(i), a4+":80", client+":1001")
+		r.handle(s)
+		some[s.Ends()] = true
+		r.now = r.now.Add(time.Second)
+		r.m.Tick(r.now)
+	}
+	before := r.m.counts
+	r.m.Drop(some, r.now)
+	most := uint64(10 + 1) // a tenth of a second's at once, and a connection that is begun is brought to its end
+	for range 10 * connections {
+		if did := r.m.counts.Removes + r.m.counts.Destroys - before.Removes - before.Destroys; did > most {
+			t.Fatalf("%d commands to drop subflows, want at most %d by then", did, most)
+		}
+		r.now = r.now.Add(10 * time.Millisecond)
+		most++
+		r.m.Tick(r.now)
+	}
+	if did := r.m.counts.Destroys - before.Destroys; did != connections {
+		t.Errorf("%d subflows were dropped in the end, want %d", did, connections)
 	}
 }

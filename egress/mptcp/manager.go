@@ -52,6 +52,7 @@ type connection struct {
 	subflows  []Subflow
 	announced []announcement
 	resting   []netip.Addr // withdrawn, and announced again when repeat comes to them
+	dropping  []Ends       // subflows that Drop had no budget for
 	from      []netip.Addr // under which Manager.from has it
 }
 

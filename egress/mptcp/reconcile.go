@@ -205,6 +205,9 @@ func (m *Manager) reconcile(c *connection, u urgency, now time.Time) {
 	if !c.ready {
 		return
 	}
+	if len(c.dropping) > 0 && m.budget.left(now) {
+		m.drop(c, now)
+	}
 	want := m.wanted(c)
 	if !m.budget.left(now) {
 		m.counts.Deferred++
