@@ -217,7 +217,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		c.subflows, c.ready = k.Subflows, !k.Fallback
 		before := old[k.Token]
 		if before != nil && before.Peer == c.Peer {
-			c.announced, c.resting = before.announced, before.resting
+			c.announced, c.resting, c.dropping = before.announced, before.resting, before.dropping
 		}
 		for _, s := range k.Subflows {
 			m.came(c, s.Remote.Addr().Unmap())
