@@ -34,7 +34,7 @@ const (
 )
 
 // asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked. What begins as neither is not read on: the program may wait for
-// an answer, and no line ever end.
+// an answer, and no line ever end. What the program has sent behind its request, without waiting for the answer, is left in r.
 func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) error, err error) {
 	first, err := r.Peek(1)
 	if err != nil {
@@ -53,8 +53,7 @@ func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) erro
 }
 
 func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) {
-	limited := bufio.NewReader(io.LimitReader(r, 16<<10))
-	q, err := http.ReadRequest(limited)
+	q, err := http.ReadRequest(r)
 	refused := "400 Bad Request"
 	switch {
 	case err != nil:
@@ -63,8 +62,6 @@ func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) 
 		refused, err = "405 Method Not Allowed", fmt.Errorf("HTTP method %s: only CONNECT is done here", q.Method)
 	case q.Host == "":
 		err = errors.New("HTTP: CONNECT to nowhere")
-	case limited.Buffered() > 0:
-		err = errors.New("HTTP: data before the answer to CONNECT")
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(w, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", refused)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 const (
 	// askTime is how long a program may take to say where it wants to go.
 	askTime = 10 * time.Second
+	// askBytes is how long its request may be.
+	askBytes = 16 << 10
 	// connectTime is how long the way there may take.
 	connectTime = 30 * time.Second
 	// resetTime is how long what came before a reset may take to the other end.
@@ -115,11 +118,13 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stri
 	if err := program.SetDeadline(time.Now().Add(askTime)); err != nil {
 		return err
 	}
-	r := bufio.NewReader(program)
+	limited := &io.LimitedReader{R: program, N: askBytes}
+	r := bufio.NewReader(limited)
 	target, answer, err := asked(r, program)
 	if err != nil {
 		return fmt.Errorf("%v: %w", program.RemoteAddr(), err)
 	}
+	limited.N = math.MaxInt64
 	if err := program.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
