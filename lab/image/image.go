@@ -126,7 +126,10 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 			err, tail(steps.said.String(), 15))
 	}
 	steps.tell(packing)
-	if err := pack(archive, temp); err != nil {
+	if err := pack(ctx, archive, temp); err != nil {
+		if ctx.Err() != nil {
+			return Image{}, context.Cause(ctx)
+		}
 		return Image{}, fmt.Errorf("make image: %w", err)
 	}
 	if err := errors.Join(os.WriteFile(filepath.Join(temp, recipeFile), []byte(recipe(kernel)), 0o644), os.Remove(archive), os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
@@ -136,8 +139,21 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 	return image, nil
 }
 
+// while is a reader that ends with its context.
+type while struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (w while) Read(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.r.Read(p)
+}
+
 // pack turns the archive into the files of an image in dir.
-func pack(archive, dir string) (err error) {
+func pack(ctx context.Context, archive, dir string) (err error) {
 	from, err := os.Open(archive)
 	if err != nil {
 		return err
@@ -154,7 +170,7 @@ func pack(archive, dir string) (err error) {
 	}
 	defer kernel.Close()
 	rootSum, kernelSum := sha256.New(), sha256.New()
-	if err := convert(from, io.MultiWriter(root, rootSum), io.MultiWriter(kernel, kernelSum)); err != nil {
+	if err := convert(while{ctx, from}, io.MultiWriter(root, rootSum), io.MultiWriter(kernel, kernelSum)); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(slices.Concat(rootSum.Sum(nil), kernelSum.Sum(nil)))

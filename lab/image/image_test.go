@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,5 +68,29 @@ func TestBuildFails(t *testing.T) {
 	}
 	if _, ok := Find(cache, "6.12"); ok {
 		t.Error("an image made by another recipe was found")
+	}
+}
+
+// Interrupted while it makes the initramfs, a build ends, too, and leaves nothing.
+func TestBuildInterrupted(t *testing.T) {
+	bin, cache := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\nset -e\nfor archive; do :; done\nmkdir -p boot\n: > boot/vmlinuz-6.12\ntar cf \"$archive\" boot\n"
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	tell := func(s string) {
+		if strings.Contains(s, "initramfs") {
+			cancel(interrupted)
+		}
+	}
+	if _, err := Build(ctx, cache, "6.12", tell); err != interrupted {
+		t.Errorf("error %v, want %v", err, interrupted)
+	}
+	if left, _ := os.ReadDir(filepath.Join(cache, "image")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
