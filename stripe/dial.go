@@ -243,7 +243,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 		begins := func(w way) bool { return w.link == name }
 		switch {
 		case !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }):
-			d.missing[name] = "there is no such interface, or it is down, or has no address"
+			d.missing[name] = "there is no such interface, or it is down, or has no address (a link-local one, fe80::, does not count)"
 		case !slices.ContainsFunc(all, begins):
 			d.missing[name] = "it has no address of the same family as one of the peer's"
 		case d.cfg.spent(name) && !d.begun(name):
