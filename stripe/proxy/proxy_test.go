@@ -228,13 +228,13 @@ func TestAsked(t *testing.T) {
 		"\x05\x02\x02\x00\x05\x01\x00\x03\x04name\x01\xbb":                                    "name:443",
 		"\x05\xff" + strings.Repeat("\x00", 255) + "\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x50": "10.0.0.1:80",
 		"\x05\x01\x02": "",
-		"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x01\x00\x50":    "", // BIND
-		"\x05\x01\x00\x05\x01\x00\x09\x0a":                        "",
-		"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n":     "example.org:443",
-		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n":     "",
-		"CONNECT / HTTP/1.1\r\n\r\n":                              "",
-		"\x04":                                                    "",
-		"":                                                        "",
+		"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x01\x00\x50": "", // BIND
+		"\x05\x01\x00\x05\x01\x00\x09\x0a":                     "",
+		"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n":  "example.org:443",
+		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n":  "",
+		"CONNECT / HTTP/1.1\r\n\r\n":                           "",
+		"\x04":                                                 "",
+		"":                                                     "",
 	} {
 		target, _, err := asked(bufio.NewReader(strings.NewReader(in)), io.Discard)
 		if target != want || (err == nil) != (want != "") {
@@ -259,8 +259,8 @@ func TestRefusedSOCKS(t *testing.T) {
 
 func TestRefusedHTTP(t *testing.T) {
 	for in, want := range map[string]string{
-		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n":     "HTTP/1.1 405 Method Not Allowed\r\n",
-		"CONNECT example.org:443\r\n\r\n":                         "HTTP/1.1 400 Bad Request\r\n",
+		"GET http://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n": "HTTP/1.1 405 Method Not Allowed\r\n",
+		"CONNECT example.org:443\r\n\r\n":                     "HTTP/1.1 400 Bad Request\r\n",
 	} {
 		var out bytes.Buffer
 		if _, _, err := asked(bufio.NewReader(strings.NewReader(in)), &out); err == nil || !strings.HasPrefix(out.String(), want) {
