@@ -263,7 +263,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			continue
 		}
 		t.tries = w.tries
-		if t.path != nil && !w.begins(t.path.wire.LocalAddr()) {
+		if t.path != nil && !have(links, p.link, t.path.wire.LocalAddr()) {
 			go t.path.end(errLinkGone)
 		}
 	}
@@ -279,6 +279,14 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			go func() { defer running.Done(); d.runPair(of, p, t) }()
 		}
 	}
+}
+
+// have reports whether a link has an address, given with a port, as far as that is known.
+func have(links []Link, name string, at net.Addr) bool {
+	local := addrPort(at)
+	return !local.IsValid() || slices.ContainsFunc(links, func(l Link) bool {
+		return l.Name == name && slices.ContainsFunc(l.Addrs, func(a netip.Prefix) bool { return a.Addr() == local.Addr() })
+	})
 }
 
 // begun reports whether the session has, or tries, a path over a link: what is on its way may still come.

@@ -308,6 +308,39 @@ func testHostIPv6(t *testing.T, over Carrier) {
 	}
 }
 
+// A path begins at an address that is not on its way out, if there is one, and stays when its address comes to be: RFC 4862, section 5.5.4.
+func TestHostAddressDeprecated(t *testing.T) { overEach(t, testHostAddressDeprecated) }
+
+func testHostAddressDeprecated(t *testing.T, over Carrier) {
+	w := newWorld(t, over, 1, "20mbit")
+	for ns, dev := range map[string]string{w.client: "c0", w.server: "s0"} {
+		w.run("ip", "-n", ns, "addr", "flush", "dev", dev)
+	}
+	w.run("ip", "-n", w.server, "addr", "add", "fd78::2/64", "dev", "s0", "nodad")
+	w.run("ip", "-n", w.client, "addr", "add", "fd78::1/64", "dev", "c0", "nodad")
+	w.run("ip", "-n", w.client, "addr", "add", "fd78::ff/64", "dev", "c0", "nodad", "preferred_lft", "0")
+	local := func(r report) string {
+		if len(r.Links) == 0 || len(r.Links[0].Paths) == 0 {
+			return ""
+		}
+		return r.Links[0].Paths[0].Local.Addr().String()
+	}
+	_, got := w.transfer(8e6, "null", func(near *program) {
+		until(near, "c0", 1e6)
+		if r := <-near.reports; local(r) != "fd78::1" {
+			t.Errorf("the path begins at %q: %+v", local(r), r.Links)
+		}
+		w.run("ip", "-n", w.client, "addr", "change", "fd78::1/64", "dev", "c0", "preferred_lft", "0")
+		until(near, "c0", 2e6)
+		if r := <-near.reports; local(r) != "fd78::1" {
+			t.Errorf("later the path begins at %q: %+v", local(r), r.Links)
+		}
+	})
+	if got.Stall > time.Second {
+		t.Errorf("nothing was read for %v", got.Stall)
+	}
+}
+
 func TestHostLinkComes(t *testing.T) { overEach(t, testHostLinkComes) }
 
 func testHostLinkComes(t *testing.T, over Carrier) {

@@ -15,7 +15,7 @@ import (
 // Link is an interface of this host that is up and has addresses to send from.
 type Link struct {
 	Name  string
-	Addrs []netip.Prefix // with the length of the subnet's prefix; the preferred ones first
+	Addrs []netip.Prefix // with the length of the subnet's prefix; those on their way out (RFC 4862, section 5.5.4: deprecated) last
 }
 
 // Links returns the links this host has now, by the order of their interfaces. Loopback is the last one.
@@ -34,14 +34,20 @@ func Links() ([]Link, error) {
 	var links, loopback []Link
 	for _, i := range interfaces {
 		l := Link{Name: i.Attrs().Name}
+		var deprecated []netip.Prefix
 		if i.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 { // IFF_RUNNING follows up to a second later
 			continue
 		}
 		for _, a := range addrs {
-			if p := usable(a); a.LinkIndex == i.Attrs().Index && p.IsValid() {
+			switch p := usable(a); {
+			case a.LinkIndex != i.Attrs().Index || !p.IsValid():
+			case a.Flags&unix.IFA_F_DEPRECATED != 0:
+				deprecated = append(deprecated, p)
+			default:
 				l.Addrs = append(l.Addrs, p)
 			}
 		}
+		l.Addrs = append(l.Addrs, deprecated...)
 		switch {
 		case len(l.Addrs) == 0:
 		case i.Attrs().RawFlags&unix.IFF_LOOPBACK != 0:
@@ -64,12 +70,11 @@ func addresses() (map[netip.Addr]bool, error) {
 	return have, err
 }
 
-// usable is the address if one can send from it: not one that is being checked or on its way out, nor one that is only good
-// on its own link.
+// usable is the address if one can send from it: not one that is being checked, nor one that is only good on its own link.
 func usable(a netlink.Addr) netip.Prefix {
 	addr, ok := netip.AddrFromSlice(a.IP)
 	ones, _ := a.Mask.Size()
-	if !ok || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED|unix.IFA_F_DEPRECATED) != 0 || addr.Unmap().IsLinkLocalUnicast() {
+	if !ok || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 || addr.Unmap().IsLinkLocalUnicast() {
 		return netip.Prefix{}
 	}
 	return netip.PrefixFrom(addr.Unmap(), ones)

@@ -2,7 +2,6 @@ package stripe
 
 import (
 	"cmp"
-	"net"
 	"net/netip"
 	"slices"
 )
@@ -24,12 +23,6 @@ type way struct {
 type try struct {
 	from source
 	to   netip.AddrPort
-}
-
-// begins reports whether an address, with a port, is one the way begins at.
-func (w way) begins(at net.Addr) bool {
-	local := addrPort(at)
-	return !local.IsValid() || slices.ContainsFunc(w.tries, func(t try) bool { return t.from.addr == local.Addr() })
 }
 
 // ways lists what could be tried at all. Policies are of links of this host.
