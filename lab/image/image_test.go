@@ -87,7 +87,7 @@ func TestBuildInterrupted(t *testing.T) {
 			cancel(interrupted)
 		}
 	}
-	if _, err := Build(ctx, cache, "6.12", tell); err != interrupted {
+	if _, err := Build(ctx, cache, "6.12", tell); !errors.Is(err, interrupted) {
 		t.Errorf("error %v, want %v", err, interrupted)
 	}
 	if left, _ := os.ReadDir(filepath.Join(cache, "image")); len(left) != 0 {
