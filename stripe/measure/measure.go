@@ -28,7 +28,15 @@ type Link struct {
 	ToBps   float64       // bits per second of the stream, without headers
 	FromBps float64       // the same
 	RTT     time.Duration // to the peer's acknowledgement, with full queues
-	Error   string        `json:",omitempty"` // why the link was not used
+	Error   string        `json:",omitempty"` // why the link was not used, one way at least
+}
+
+// saw adds what statistics say. A link may work one way at a time only: then why not the other one stays.
+func (l *Link) saw(s stripe.LinkStats) {
+	l.Error = cmp.Or(l.Error, s.Error)
+	for _, p := range s.Paths {
+		l.RTT = max(l.RTT, p.RTT)
+	}
 }
 
 // Links fills all links to a host, then all from it, and tells of those of this host and then of the other's.
@@ -43,12 +51,8 @@ func Links(ctx context.Context, host string, opt ssh.Options) ([]Link, error) {
 		if links[of] == nil {
 			links[of] = &Link{Link: s.Name, Far: far}
 		}
-		l := links[of]
-		l.Error = s.Error
-		for _, p := range s.Paths {
-			l.RTT = max(l.RTT, p.RTT)
-		}
-		return l
+		links[of].saw(s)
+		return links[of]
 	}
 	err := fill(ctx, host, "cat > /dev/null", zeros{}, opt, func(far bool, before, after stripe.LinkStats) {
 		at(far, after).ToBps = 8 * float64(after.SentBytes-before.SentBytes) / during.Seconds()
