@@ -36,10 +36,12 @@ type dialer struct {
 	cfg   *Config
 	tls   *tls.Config
 	hosts []Peer // as Dial was told
+	lists int    // the listener has sent; of the session's lock
 
 	changed signal
 	mu      sync.Mutex
 	told    []Peer // by the listener
+	listed  int    // the list that told is of
 	created bool   // the listener knows the session
 	paths   uint32 // numbers given
 	targets map[pair]*target
@@ -153,9 +155,13 @@ func (d *dialer) hear(peers []Peer) {
 	for i := range peers {
 		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
 	}
+	d.lists++
+	n := d.lists
 	go func() {
 		d.mu.Lock()
-		d.told = peers
+		if n > d.listed { // the last list may be the first to come here
+			d.told, d.listed = peers, n
+		}
 		for _, p := range peers {
 			if len(d.heard) < maxPaths {
 				d.heard[p.Link] = true

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 )
 
 func TestChoose(t *testing.T) {
@@ -69,6 +71,22 @@ func TestListenerTellsNonsense(t *testing.T) {
 		c.Abort()
 		t.Error("a connection with a peer that has no address")
 	}
+}
+
+// The last list of a listener counts, however close it comes behind another.
+func TestLastListCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialer{changed: newSignal(), heard: map[string]bool{}}
+		for i := range 100 {
+			last := []Peer{{Link: fmt.Sprint("new", i), Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}
+			d.hear(nil)
+			d.hear(last)
+			synctest.Wait()
+			if got := d.peers(); len(got) != 1 || got[0].Link != last[0].Link {
+				t.Fatalf("list %d: %+v, want %+v", i, got, last)
+			}
+		}
+	})
 }
 
 // A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.
