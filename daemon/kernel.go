@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -232,17 +233,29 @@ func (k *kernel) read() (sample, bool, error) {
 		}
 		return sample{}, false, fmt.Errorf("read samples: %w", err)
 	}
-	if len(record.RawSample) < int(unsafe.Sizeof(bpf.Sample{})) {
-		return sample{}, false, fmt.Errorf("decode sample: it has %d bytes, want %d", len(record.RawSample), unsafe.Sizeof(bpf.Sample{}))
+	s, err := decodeSample(record.RawSample)
+	return s, record.Remaining > 0, err
+}
+
+// noRTTUs is the kernel's own least round-trip time of an observed socket on which none was measured (include/linux/win_minmax.h).
+const noRTTUs = math.MaxUint32
+
+func decodeSample(raw []byte) (sample, error) {
+	if len(raw) < int(unsafe.Sizeof(bpf.Sample{})) {
+		return sample{}, fmt.Errorf("decode sample: it has %d bytes, want %d", len(raw), unsafe.Sizeof(bpf.Sample{}))
 	}
-	s := (*bpf.Sample)(unsafe.Pointer(unsafe.SliceData(record.RawSample))) // encoding/binary takes most of the daemon's time
+	s := (*bpf.Sample)(unsafe.Pointer(unsafe.SliceData(raw))) // encoding/binary takes most of the daemon's time
+	minRTTUs := s.MinRttUs
+	if minRTTUs == noRTTUs {
+		minRTTUs = 0
+	}
 	algorithm := signals.Algorithm(s.Algorithm)
 	if s.Algorithm == toDefault {
 		algorithm = signals.Cubic
 	}
 	return sample{
 		Sample: signals.Sample{
-			Cookie: s.Cookie, AtUs: s.AtUs, IntervalUs: s.IntervalUs, SRTTUs: s.SrttUs, MinRTTUs: s.MinRttUs,
+			Cookie: s.Cookie, AtUs: s.AtUs, IntervalUs: s.IntervalUs, SRTTUs: s.SrttUs, MinRTTUs: minRTTUs,
 			RateBps: s.RateBps, DispersionBps: s.DispersionBps, Delivered: s.Delivered,
 			LostSingle: s.LostSingle, LostBurst: s.LostBurst, RTTAtLossUs: s.RttAtLossUs,
 			SpuriousRecoveries: s.SpuriousRecoveries, IdleRestarts: s.IdleRestarts, Bursts: s.Bursts,
@@ -253,7 +266,7 @@ func (k *kernel) read() (sample, bool, error) {
 		policy:     s.Policy,
 		generation: s.Generation,
 		observed:   s.Algorithm == toDefault,
-	}, record.Remaining > 0, nil
+	}, nil
 }
 
 // counters of the kernel half.

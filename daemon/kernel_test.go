@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -214,4 +215,20 @@ func TestExistingConnections(t *testing.T) {
 		return err
 	})
 	h.clean("after the end")
+}
+
+// A least round-trip time that the kernel does not know is none, and not 71 minutes.
+func TestDecodeSample(t *testing.T) {
+	raw := func(minRTTUs uint32) []byte {
+		s := bpf.Sample{MinRttUs: minRTTUs, SrttUs: 7}
+		return unsafe.Slice((*byte)(unsafe.Pointer(&s)), unsafe.Sizeof(s))
+	}
+	for in, want := range map[uint32]uint32{0: 0, 1: 1, 1<<32 - 1: 0} {
+		if s, err := decodeSample(raw(in)); err != nil || s.MinRTTUs != want || s.SRTTUs != 7 {
+			t.Errorf("%d is %+v, %v; want %d", in, s, err, want)
+		}
+	}
+	if _, err := decodeSample(raw(1)[:8]); err == nil {
+		t.Error("8 bytes are a sample")
+	}
 }
