@@ -424,6 +424,7 @@ func TestNoPathOverSpentLink(t *testing.T) {
 
 // The dialer keeps to the listener's policies, and hears why nothing goes any more.
 func TestListenersPolicy(t *testing.T) {
+	rung.Long(t) // it waits for more than 5 s
 	a, b := NewKey(), NewKey()
 	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Links: map[string]Policy{"lo": {CapBytes: 1 << 20}}}, "127.0.0.1:0")
 	if err != nil {

@@ -233,6 +233,7 @@ func TestErrorsInWords(t *testing.T) {
 
 // A reflector that accepts and says nothing, and one that hangs up.
 func TestSilence(t *testing.T) {
+	rung.Long(t) // 3 s is the shortest hold time there is
 	t.Parallel()
 	r := newReflector(t, "127.0.0.1:0")
 	c := config(r)
