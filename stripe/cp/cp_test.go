@@ -140,6 +140,7 @@ func same(t *testing.T, a, b string) {
 }
 
 func TestPushAndPullTrees(t *testing.T) {
+	t.Parallel()
 	from := tree(t)
 	to := t.TempDir()
 	t.Cleanup(func() {

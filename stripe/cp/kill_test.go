@@ -109,17 +109,18 @@ func near(t testing.TB, args ...string) (cmd *exec.Cmd, farPid func() int) {
 
 // Both sides are killed at random moments. What has its name is right at any time, and the copy after the last kill is whole.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	from := t.TempDir()
 	r := rand.New(rand.NewPCG(7, 7))
-	want, files := 1, 50
+	want, files, largest := 1, 50, 6<<20
 	if rung.Full() {
-		want, files = 25, 200 // a hundred kills in all
+		want, files, largest = 25, 200, 30<<20 // a hundred kills in all
 	}
 	sizes := []int{0, 1, 5 << 20}
 	for range files {
 		sizes = append(sizes, r.IntN(20000))
 	}
-	sizes[len(sizes)/2] = 30 << 20 // some have their names before it, some after
+	sizes[len(sizes)/2] = largest // some have their names before it, some after
 	contents := map[string][]byte{}
 	for i, n := range sizes {
 		b := make([]byte, n)

@@ -54,6 +54,7 @@ func TestNameOf(t *testing.T) {
 
 // A stream says which of the links asked for it cannot use, as a copy does: after a while, or at its end if that comes sooner.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	a, b := stripe.NewKey(), stripe.NewKey()
 	l, err := stripe.Listen(&stripe.Config{Key: b, Peers: []stripe.PublicKey{a.Public()}}, "127.0.0.1:0")
 	if err != nil {
