@@ -136,7 +136,10 @@ struct plait_sample {
 	__u8 closed; /* the last sample of this socket */
 	struct plait_flow flow;
 	__u32 generation; /* of the rules that policy is from */
-	__u32 pad;
+	__u32 rtt_at_loss_min_us;
+	__u32 rtt_at_loss_max_us;
+	__u8 lossy_rounds;
+	__u8 pad[3];
 };
 
 /* Counters of the kernel half, all since it was loaded. */

@@ -226,10 +226,14 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 			extremes_age(s, now_us);
 	}
 	if (rs->losses > 0) {
-		if (!s->round_losses)
+		if (!s->round_losses) {
 			s->lost_in_flight = rs->prior_in_flight;
+			s->rtt_at_loss_min_us = s->lossy_rounds ? min(s->rtt_at_loss_min_us, s->last_rtt_us) : s->last_rtt_us;
+			s->lossy_rounds += s->lossy_rounds < 255;
+		}
 		s->round_losses += rs->losses;
 		s->gathered.rtt_at_loss_us = s->last_rtt_us;
+		s->rtt_at_loss_max_us = max(s->rtt_at_loss_max_us, s->last_rtt_us);
 		/* A connection that was there before has no hook for retransmissions: what one ACK shows as lost is the run. */
 		if (!s->hooked && rs->losses >= 3)
 			s->gathered.lost_burst += rs->losses;
@@ -325,12 +329,17 @@ static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool cl
 		.policy = s->policy,
 		.closed = closing,
 		.generation = s->generation,
+		.rtt_at_loss_min_us = s->lossy_rounds ? s->rtt_at_loss_min_us : 0,
+		.rtt_at_loss_max_us = s->rtt_at_loss_max_us,
+		.lossy_rounds = s->lossy_rounds,
 	};
 	flow_of(sk, &out->flow);
 	bpf_ringbuf_submit(out, 0);
 	g->at_us = now_us;
 	g->delivered = g->lost_single = g->lost_burst = 0;
 	g->rtt_at_loss_us = g->spurious_recoveries = g->idle_restarts = g->bursts = 0;
+	s->lossy_rounds = 0;
+	s->rtt_at_loss_max_us = 0;
 	return 0;
 }
 

@@ -133,7 +133,10 @@ type PlaitPlaitSample struct {
 	Closed             uint8
 	Flow               PlaitPlaitFlow
 	Generation         uint32
-	Pad                uint32
+	RttAtLossMinUs     uint32
+	RttAtLossMaxUs     uint32
+	LossyRounds        uint8
+	Pad                [3]uint8
 }
 
 // Names of all BPF objects in the ELF.

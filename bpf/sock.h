@@ -43,7 +43,8 @@ struct plait_sock {
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
 	__u8 peer_ms;	    /* the peer's clock, which its timestamps tell, goes by milliseconds */
-	__u8 pad8[3];
+	__u8 lossy_rounds;  /* since the last sample, 255 at the most */
+	__u8 pad8[2];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
@@ -65,6 +66,8 @@ struct plait_sock {
 
 	/* The burst in flight: from the first byte written after everything was acknowledged. */
 	__u32 burst_seq; /* sequence number of its first byte */
+	__u32 rtt_at_loss_max_us; /* since the last sample, */
+	__u32 rtt_at_loss_min_us; /* likewise */
 	__u64 burst_start_us; /* 0: none */
 	__u64 idle_since_us;  /* when the last one ended */
 	__u64 ack_us;	      /* its first ACK; 0: none yet */

@@ -23,7 +23,10 @@ const (
 	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
 	enough, enoughToLeave = 3, 5
-	// memory is how many samples with losses count: each takes an eighth of a vote from those before. One overflow, however many
+	// severalRounds is how many round trips with losses are more than those of one overflow, which is found in one, or two while the queue drains. mostVotes is how
+	// many votes a sample has at most: as many as decide.
+	severalRounds, mostVotes = 3, 4
+	// memory is how many votes count: each takes an eighth from those before. One overflow, however many
 	// segments it takes, is one vote. The longest queue while BBR sends is remembered for queueMemory of them: it makes one of a quarter of the round trip in one of eight, and few losses meet that.
 	memory, queueMemory = 8, 32
 )
@@ -60,18 +63,28 @@ func (p *plait) remember(s signals.Sample) {
 		remembered = queueMemory
 	}
 	p.queueUs = max(longest, p.queueUs-p.queueUs/remembered)
-	p.random -= p.random / memory
-	p.overflow -= p.overflow / memory
-	if p.isFull(s, queueUs) {
-		p.overflow++
-	} else {
-		p.random++
+	full, votes := p.isFull(s, s.RTTAtLossUs), 1
+	if s.Algorithm == signals.BBR && s.LossyRounds >= severalRounds {
+		full = p.isFull(s, s.RTTAtLossMinUs)
+	}
+	if !full && !p.isFull(s, s.RTTAtLossMaxUs) {
+		votes = max(min(int(s.LossyRounds), mostVotes), 1)
+	}
+	for range votes {
+		p.random -= p.random / memory
+		p.overflow -= p.overflow / memory
+		if full {
+			p.overflow++
+		} else {
+			p.random++
+		}
 	}
 }
 
-// isFull says whether a queue as long as this, at the sample's last loss, was one that overflowed.
-func (p *plait) isFull(s signals.Sample, queueUs float64) bool {
+// isFull says whether the queue that a round trip at a loss of the sample met was one that overflowed.
+func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 	lost, minUs := s.LostSingle+s.LostBurst, float64(s.MinRTTUs)
+	queueUs := float64(rttUs) - minUs
 	share := burstQueueShare
 	if s.Bulk || lost >= heavyLost && float64(lost) > heavyLoss*float64(s.Delivered+lost) {
 		share = queueShare

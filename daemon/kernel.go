@@ -258,6 +258,7 @@ func decodeSample(raw []byte) (sample, error) {
 			Cookie: s.Cookie, AtUs: s.AtUs, IntervalUs: s.IntervalUs, SRTTUs: s.SrttUs, MinRTTUs: minRTTUs,
 			RateBps: s.RateBps, DispersionBps: s.DispersionBps, Delivered: s.Delivered,
 			LostSingle: s.LostSingle, LostBurst: s.LostBurst, RTTAtLossUs: s.RttAtLossUs,
+			RTTAtLossMinUs: s.RttAtLossMinUs, RTTAtLossMaxUs: s.RttAtLossMaxUs, LossyRounds: s.LossyRounds,
 			SpuriousRecoveries: s.SpuriousRecoveries, IdleRestarts: s.IdleRestarts, Bursts: s.Bursts,
 			BurstBytes: s.BurstBytes, BurstLatencyUs: s.BurstLatencyUs, CwndSegments: s.CwndSegments,
 			SsthreshSegments: s.SsthreshSegments, MSS: s.MssBytes, Algorithm: algorithm, Bulk: s.Bulk != 0, Closed: s.Closed != 0,

@@ -36,6 +36,13 @@ type Sample struct {
 	// RTTAtLossUs is the last RTT measured when the last loss was found; 0 if the interval had none. Near MinRTTUs the queue was
 	// short, and the loss hardly congestion.
 	RTTAtLossUs uint32 `json:"rtt_at_loss_us"`
+	// RTTAtLossMinUs is the shortest of those with which losses began in a round trip, and RTTAtLossMaxUs the longest of all at a loss; 0 if
+	// the interval had none, or the socket is only observed.
+	RTTAtLossMinUs uint32 `json:"rtt_at_loss_min_us,omitempty"`
+	RTTAtLossMaxUs uint32 `json:"rtt_at_loss_max_us,omitempty"`
+	// LossyRounds counts the round trips in which losses were found, up to 255: an overflow is one of them, or two. 0 if the socket is
+	// only observed.
+	LossyRounds uint8 `json:"lossy_rounds,omitempty"`
 
 	// SpuriousRecoveries counts recoveries the kernel undid because nothing had been lost.
 	SpuriousRecoveries uint32 `json:"spurious_recoveries"`
