@@ -158,12 +158,26 @@ func TestLinkComesBackInVain(t *testing.T) {
 // Links that have had paths with others are tried with each other every some seconds, those that never had one every half a minute.
 func TestPauses(t *testing.T) {
 	works, lost := &path{}, &target{tries: []try{{}}, failed: 9}
-	d := &dialer{changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}}
+	d := &dialer{c: &Conn{}, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}}
 	d.note(pair{"a", "x"}, &target{}, works, nil)
 	d.note(pair{"b", "y"}, &target{}, works, nil)
 	for between, want := range map[pair]time.Duration{{"a", "y"}: pauseKnown, {"b", "x"}: pauseKnown, {"a", "z"}: pauseMax, {"c", "x"}: pauseMax} {
 		if got := d.note(between, lost, nil, errPathLost); got != want {
 			t.Errorf("%v: a pause of %v, not %v", between, got, want)
+		}
+	}
+}
+
+// When the peer has ended the session, whatever is still tried is refused. That is no failure of a link, which its user would look for.
+func TestEndIsNoFailureOfLinks(t *testing.T) {
+	for name, c := range map[string]*Conn{"taken": {err: ErrClosedByPeer}, "come": {ending: true}} {
+		silent := &target{tries: []try{{}}, path: &path{}}
+		first := &target{tries: []try{{}}}
+		d := &dialer{c: c, changed: newSignal(), missing: map[string]string{}, had: map[pair]*path{}, targets: map[pair]*target{{"a", "x"}: silent, {"b", "x"}: first}}
+		d.note(pair{"a", "x"}, silent, nil, errGone)
+		d.note(pair{"b", "x"}, first, nil, errGone)
+		if got := d.failures(false); got["a"] != "" || got["b"] != NotYet {
+			t.Errorf("farewell %s: failures %q", name, got)
 		}
 	}
 }

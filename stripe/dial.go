@@ -371,8 +371,11 @@ func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
 	}
 }
 
-// note keeps how an attempt ended, and says how long to pause after it.
+// note keeps how an attempt ended, and says how long to pause after it. Once the session has ended, a failure says nothing of the link: the peer is no more.
 func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.Duration) {
+	if err != nil && d.over() {
+		return pauseAgain
+	}
 	defer d.changed.signal()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -406,10 +409,7 @@ func (d *dialer) known(between pair) bool {
 
 // lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
 func (d *dialer) lose(t *target) {
-	d.c.mu.Lock()
-	over := d.c.err != nil || d.c.ending
-	d.c.mu.Unlock()
-	if over {
+	if d.over() {
 		return
 	}
 	d.mu.Lock()
@@ -420,6 +420,13 @@ func (d *dialer) lose(t *target) {
 		t.err = errPathLost
 	default: // it is silent
 	}
+}
+
+// over reports whether the session has ended, at either end.
+func (d *dialer) over() bool {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	return d.c.err != nil || d.c.ending
 }
 
 // untilSilent returns when the path has ended, or owes an answer for too long, or ctx ends.
