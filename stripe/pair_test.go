@@ -110,7 +110,7 @@ func TestReasons(t *testing.T) {
 		return &target{err: TCP.explain(to, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: err})}
 	}
 	d := &dialer{missing: map[string]string{}, targets: map[pair]*target{
-		{"new", "x"}:  {},
+		{"new", "x"}: {}, {"new", "a"}: explained(syscall.ENETUNREACH), {"late", "a"}: explained(syscall.ENETUNREACH), // a is in another link's network
 		{"late", "x"}: explained(os.ErrDeadlineExceeded), {"late", "y"}: explained(syscall.EHOSTUNREACH), {"late", "w"}: {},
 		{"far", "x"}: explained(syscall.ENETUNREACH), {"shut", "x"}: explained(syscall.ECONNREFUSED),
 		{"good", "x"}: explained(syscall.ECONNREFUSED), {"good", "y"}: {works: true, path: &path{to: "y"}},
@@ -124,7 +124,7 @@ func TestReasons(t *testing.T) {
 	d.farMissing, d.farNames = map[string]string{}, map[string]string{"w": "w", "x": "x", "y": "behind", "z": "z"} // y is a NAT's, of which the listener knows nothing
 	d.targets[pair{"good", "nat"}] = &target{works: true, path: &path{to: "z"}}
 	d.targets[pair{"late", "z"}] = explained(syscall.ECONNREFUSED)
-	wantFar := map[string]string{"w": NotYet, "x": "from far: no route to the server over this link (tried 192.0.2.1:7)", "behind": "from late: " + want["far"]}
+	wantFar := map[string]string{"w": NotYet, "x": "from good: " + want["shut"], "behind": "from late: " + want["far"]}
 	for range 20 {
 		if got := d.failures(false); !maps.Equal(got, want) {
 			t.Fatalf("%q, want %q", got, want)

@@ -40,6 +40,7 @@ func (d *dialer) failures(far bool) map[string]string {
 	if far {
 		out = maps.Clone(d.farMissing)
 	}
+	beside := map[string]bool{} // a pair of the link has no route: to another network, most likely, than its own that does not answer
 	pairs := slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.link, b.link)) })
 	for _, p := range pairs {
 		t, name, from := d.targets[p], p.link, ""
@@ -48,10 +49,10 @@ func (d *dialer) failures(far bool) map[string]string {
 		}
 		switch before := out[name]; {
 		case t.works || name == "": // no link has this name: it is a host's
-		case t.err != nil && (before == "" || before == NotYet):
-			out[name] = from + t.err.Error()
-		case t.path == nil && before == "":
-			out[name] = NotYet
+		case t.err != nil && (before == "" || !noRoute(t.err) && (before == NotYet || beside[name])):
+			out[name], beside[name] = from+t.err.Error(), noRoute(t.err)
+		case t.err == nil && t.path == nil && (before == "" || beside[name]):
+			out[name], beside[name] = NotYet, false
 		}
 	}
 	for _, p := range pairs {
@@ -98,6 +99,10 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.cause }
 
+func noRoute(err error) bool {
+	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
+}
+
 // explain says why an attempt to reach an address failed, if the carrier has not.
 func (c Carrier) explain(to netip.AddrPort, err error) error {
 	var timeout net.Error
@@ -106,7 +111,7 @@ func (c Carrier) explain(to netip.AddrPort, err error) error {
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &reason{fmt.Sprintf("refused by the server over this link: nothing listens at %v, or a firewall refuses %s", to, c.Network()), err}
-	case errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH):
+	case noRoute(err):
 		return &reason{fmt.Sprintf("no route to the server over this link (tried %v)", to), err}
 	case errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		return &reason{fmt.Sprintf("no answer from the server over this link (tried %v): a firewall may block %s, or the link leads elsewhere", to, c.Network()), err}
