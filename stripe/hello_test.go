@@ -10,6 +10,7 @@ import (
 // Two hosts whose keys are both allowed are still two: a connection is with the one that answers first, and a path that leads to the other, whose addresses
 // are the same ones in another network, say, neither joins the connection nor ends it.
 func TestPathsLeadToOneHost(t *testing.T) {
+	t.Parallel()
 	a, b, c := NewKey(), NewKey(), NewKey()
 	var peers []Peer
 	accepted := make(chan *Conn, 2)

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +72,7 @@ func TestInputFails(t *testing.T) {
 
 // A command that has read its input and says nothing ends with the connection, and so do its children.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +96,7 @@ func TestInterrupted(t *testing.T) {
 
 // A command outlives ssh, also if it goes on to complain: where its errors went nobody reads any more.
 func TestOutlivesSSH(t *testing.T) {
+	t.Parallel()
 	command, _, cut := sshtest.Fragile(t, "")
 	in, say := io.Pipe()
 	read, out := io.Pipe()

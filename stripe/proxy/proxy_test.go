@@ -152,6 +152,7 @@ func TestSentAtOnce(t *testing.T) {
 
 // What is cut off by a reset must not look whole to a program that goes by the end of the stream.
 func TestResetIsNoEnd(t *testing.T) {
+	t.Parallel()
 	through, l := proxied(t)
 	for _, reset := range []string{"program", "target"} {
 		program, err := through.Dial("tcp", l.Addr().String())
@@ -180,6 +181,7 @@ func TestResetIsNoEnd(t *testing.T) {
 
 // With as many programs as there may be, and one that waits, the proxy ends when it is told to.
 func TestEndsWhenFull(t *testing.T) {
+	t.Parallel()
 	at, end := start(t)
 	for range maxPrograms + 1 {
 		program, err := net.Dial("tcp", at)

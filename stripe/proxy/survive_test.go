@@ -91,6 +91,7 @@ func (s *survivor) far() int {
 
 // A proxy outlives the connection of ssh, which has one address at each end; its far side ends with it all the same.
 func TestGoesOnWithoutSSH(t *testing.T) {
+	t.Parallel()
 	s := survive(t)
 	line := s.heard("proxy at ")
 	through, err := proxy.SOCKS5("tcp", line[strings.LastIndex(line, " ")+1:], nil, nil)
@@ -156,6 +157,7 @@ func running(pid int) bool {
 
 // Without ssh and the far side there is nothing to go on with.
 func TestFarSideLost(t *testing.T) {
+	t.Parallel()
 	s := survive(t)
 	s.heard("proxy at ")
 	s.cut()

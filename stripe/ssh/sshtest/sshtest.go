@@ -46,12 +46,11 @@ func Fragile(t testing.TB, prefix string) (command []string, dir string, cut fun
 	dir = t.TempDir()
 	self, err := os.Executable()
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "ssh"), []byte(fragile), 0o644)
+		err = os.WriteFile(filepath.Join(dir, "ssh"), []byte("FAR='"+prefix+" "+self+"'\n"+fragile), 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("FAR", prefix+" "+self)
 	return []string{"sh", filepath.Join(dir, "ssh")}, dir, func() {
 		if err := os.WriteFile(filepath.Join(dir, "cut"), nil, 0o644); err != nil {
 			t.Error(err)
