@@ -182,10 +182,7 @@ func trial(seed uint64, ratio float64, connections int, each func(*rand.Rand) in
 // Without a difference the daemon must leave a prefix alone although it looks again and again, also where a few connections have nearly all bursts between them; a
 // difference of 30 % it must see.
 func TestCompareKnownTruth(t *testing.T) {
-	trials := 40
-	if rung.Full() {
-		trials = 200
-	}
+	trials := rung.Times(15, 200)
 	const alpha = 0.05
 	limit := float64(trials)*alpha + 3*math.Sqrt(float64(trials)*alpha*(1-alpha))
 	for _, c := range []struct {

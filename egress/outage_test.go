@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // sender is a flow that sends a byte now and then to a network. What it sends passes the exit at once, is answered a round trip later, and is lost from a time on.
@@ -170,7 +172,7 @@ func TestOutageEnds(t *testing.T) {
 // While exits go out and come back, in the middle of updates, no packet leaves by one that does not announce its destination, nobody is without a way who had one and gets one, and in the end nobody's leaves by one
 // that is out while another announces the same.
 func TestOutAgainstUpdates(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(rung.Times(3, 20)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := newPlan(t, three)
 		o, kernel := newOracle(three), map[place]Entry{}

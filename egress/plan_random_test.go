@@ -77,11 +77,7 @@ var reflectors = []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustPars
 // No packet may leave through an exit that does not announce its destination: after no sequence of updates, and at no moment while they are put into
 // the kernel change by change.
 func TestPlanAgainstOracle(t *testing.T) {
-	seeds := uint64(3)
-	if rung.Full() {
-		seeds = 12
-	}
-	for seed := range seeds {
+	for seed := range uint64(rung.Times(2, 12)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // Rates are those of the last seconds, totals those since the first look; what was there at the first look does not count.
@@ -103,6 +105,7 @@ func TestLeastRTT(t *testing.T) {
 
 // Ways are remembered as long as there is room; those not used for longest go first, and one in use stays, with the shortest round-trip time it had.
 func TestWaysAreBounded(t *testing.T) {
+	rung.Long(t)
 	traffic, at := NewTraffic[int](), time.Unix(100, 0)
 	client := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
 	const looks, each = 5, youngWays / 2

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // feed gives n new connections of each group a transfer of a megabyte, whose times spread by a fifth, and lets their samples end.
@@ -98,7 +100,7 @@ func TestWorthByChance(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ lasting, others int }{"new": {0, 10}, "lasting": {40, 0}, "a few lasting": {2, 10}} {
 		r := rand.New(rand.NewPCG(3, 4))
-		worse, trials := 0, 300
+		worse, trials := 0, rung.Times(60, 300)
 		for range trials {
 			now := time.Unix(1e9, 0)
 			w := NewWorth(nil, now)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/vm"
@@ -106,7 +107,7 @@ func TestLock(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for range 500 {
+			for range rung.Times(50, 500) {
 				unlock, err := l.lock(t.Context(), "base", func(string) {})
 				if err != nil {
 					t.Error(err)

@@ -74,7 +74,7 @@ func TestBothWays(t *testing.T) { overEach(t, testBothWays) }
 
 func testBothWays(t *testing.T, over Carrier) {
 	near, far := both(t, over)
-	there, back := noise(20<<20, 1), noise(5<<20, 2)
+	there, back := noise(rung.Times(4, 20)<<20, 1), noise(rung.Times(1, 5)<<20, 2)
 	got := make(chan [32]byte, 2)
 	send := func(c *Conn, data []byte) {
 		for rest := data; len(rest) > 0; {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // A stream that its first link carries alone stays off one of a higher number, whichever end sends. A stream
@@ -27,7 +29,8 @@ func TestPriority(t *testing.T) {
 				if back {
 					from, to = to, from
 				}
-				const every, times = 10 * time.Millisecond, 1000
+				const every = 10 * time.Millisecond
+				times := rung.Times(300, 1000)
 				block := make([]byte, int(c.mbps*1e6/8*every.Seconds()))
 				go func() {
 					for start, i := time.Now(), 0; i < times; i++ {

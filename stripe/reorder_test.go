@@ -25,11 +25,7 @@ func (s *slowReorder) take() (out []byte) {
 }
 
 func TestReorderAgainstOracle(t *testing.T) {
-	seeds := uint64(20)
-	if rung.Full() {
-		seeds = 100
-	}
-	for seed := range seeds {
+	for seed := range uint64(rung.Times(5, 100)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		slow := slowReorder{chunks: map[uint64][]byte{}}
 		var fast reorder

@@ -210,11 +210,7 @@ func TestOthersSendAfterCap(t *testing.T) {
 
 // Whatever paths do, every chunk arrives, none is carried by more than two at a time, and policies hold.
 func TestScheduleKeepsEverything(t *testing.T) {
-	seeds := uint64(10)
-	if rung.Full() {
-		seeds = 40
-	}
-	for seed := range seeds {
+	for seed := range uint64(rung.Times(4, 40)) {
 		if err := torment(rand.New(rand.NewPCG(seed, 1))); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -202,11 +202,11 @@ func TestDelayOfAStream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimSession(t, c.paths...)
 				defer s.close()
-				const blocks = 1000
+				blocks := rung.Times(300, 1000)
 				const every = 10 * time.Millisecond
 				block := int(c.mbps * 1e6 / 8 * every.Seconds())
 				if c.fail {
-					time.AfterFunc(blocks/2*every, func() { s.wires[0].freeze() })
+					time.AfterFunc(time.Duration(blocks)/2*every, func() { s.wires[0].freeze() })
 				}
 				start := time.Now()
 				go func() {
@@ -313,7 +313,7 @@ func TestNoPathForTooLong(t *testing.T) {
 
 // Paths come, fall silent, recover and go at random, and the stream is whole. The last one stays.
 func TestChurn(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(rung.Times(2, 8)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			s := newSimSession(t, simPath{mbps: 20, delay: 10e6, queue: 75000})
@@ -439,7 +439,7 @@ func TestCloseWaitsForNoSlowPath(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			for n := range 20 { // farewells leave in any order
+			for n := range rung.Times(4, 20) { // farewells leave in any order
 				synctest.Test(t, func(t *testing.T) {
 					s := newSimSession(t, simPath{mbps: 8, delay: quick, queue: 75000}, simPath{mbps: []float64{0.5, 8}[n%2], delay: 300e6, queue: 75000})
 					defer s.close()

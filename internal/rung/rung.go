@@ -29,6 +29,14 @@ func Netns(tb testing.TB) {
 // Full reports whether this run takes all the time it needs, as that of the last rung does: what is random is tried more often.
 func Full() bool { return os.Getenv("PLAIT_TEST") == "vm" }
 
+// Times is how often a test tries what is random, or how much it moves: first on the first rung, full where this run takes all the time it needs.
+func Times(first, full int) int {
+	if Full() {
+		return full
+	}
+	return first
+}
+
 // Long skips a test that computes or waits for seconds and needs nothing else, unless this run takes all the time it needs ([Full]).
 func Long(tb testing.TB) {
 	tb.Helper()

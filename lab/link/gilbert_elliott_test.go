@@ -3,6 +3,8 @@ package link
 import (
 	"math"
 	"testing"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // lossChain is the Markov chain of (channel state, outcome) over frames, written out so that the tests can derive what
@@ -88,13 +90,13 @@ var channels = map[string]GilbertElliottConfig{
 }
 
 func TestGilbertElliottMatchesTheory(t *testing.T) {
-	const n = 1_000_000
+	n := float64(rung.Times(200_000, 1_000_000))
 	for name, config := range channels {
 		t.Run(name, func(t *testing.T) {
 			g := NewGilbertElliott(config)
 			var losses, bursts float64
 			wasLost := false
-			for range n {
+			for range int(n) {
 				before := g.Dropped()
 				g.Send(0, Packet{})
 				g.Receive(0)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
 
 // at puts a terminal at a fixed distance.
@@ -220,6 +222,9 @@ func TestWiMAXOrder(t *testing.T) {
 
 // TestWiMAXPage checks the table of the page, or with -calibrate writes it.
 func TestWiMAXPage(t *testing.T) {
+	if !*calibrate {
+		rung.Long(t)
+	}
 	const file = "../../docs/lab/link/wimax.md"
 	page, err := os.ReadFile(file)
 	if err != nil {
