@@ -77,7 +77,10 @@ func rows(w io.Writer, f *File, columns []string, each func(cell *Cell, row func
 func Fields(fields []string) []string {
 	safe := slices.Clone(fields)
 	for i, field := range fields {
-		if _, err := strconv.ParseFloat(field, 64); err != nil && strings.ContainsAny(field[:min(len(field), 1)], "=+-@\t\r") {
+		if !strings.ContainsAny(field[:min(len(field), 1)], "=+-@\t\r") {
+			continue
+		}
+		if _, err := strconv.ParseFloat(field, 64); err != nil {
 			safe[i] = "'" + field
 		}
 	}
