@@ -59,7 +59,7 @@ func TestMemoryIsBounded(t *testing.T) {
 					}
 				}()
 				sender, receiver := 0, 0
-				for i := range 600 {
+				for i := range rung.Times(300, 600) {
 					if i == 100 {
 						c.meet(s)
 					}

@@ -15,11 +15,7 @@ import (
 // all chunks can arrive, whatever the order they are given out in.
 func TestScheduleAgainstOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	times := 10
-	if rung.Full() {
-		times = 40
-	}
-	for range times {
+	for range rung.Times(4, 40) {
 		n := 200 + r.IntN(800)
 		var links []oracleLink
 		slowest := 0.0

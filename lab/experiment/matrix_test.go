@@ -162,10 +162,14 @@ func TestNoTracesDirectory(t *testing.T) {
 // TestTooManyLines: more than the guest has memory for would end its packet emulator.
 func TestTooManyLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "long.down")
-	if err := os.WriteFile(file, []byte(strings.Repeat("1\n", 2_700_000)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(strings.Repeat("1\n", 100_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	both := "links: {a: {ends: [client, server], trace: {file: " + file + "}}, b: {ends: [client, server], forward: {}}}" + bulk
+	both := "links: {"
+	for i := range 40 { // links of two directions, and so of 200000 lines
+		both += fmt.Sprintf("a%d: {ends: [client, server], trace: {file: %s}}, ", i, file)
+	}
+	both += "b: {ends: [client, server], forward: {}}}" + bulk
 	if _, err := loadText(t, both, Options{}); err != nil {
 		t.Error(err)
 	}

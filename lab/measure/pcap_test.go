@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -30,8 +31,8 @@ func TestMessageBuffer(t *testing.T) {
 }
 
 func TestPacketBuffer(t *testing.T) {
-	var b packetBuffer
-	half := make([]byte, captureLimitBytes/2)
+	half := make([]byte, 5)
+	b := packetBuffer{Buffer: *bytes.NewBuffer(make([]byte, captureLimitBytes-2*len(half), captureLimitBytes))} // room for two of them
 	for i, full := range []bool{false, false, true} {
 		if n, err := b.Write(half); n != len(half) || err != nil || b.full != full {
 			t.Errorf("write %d: %d, %v, full %v", i, n, err, b.full)

@@ -27,8 +27,14 @@ func writeSample(t *testing.T) (dir string, page []byte) {
 	return dir, page
 }
 
-func TestReportFetchesNothingAndItsLinksExist(t *testing.T) {
+func TestReport(t *testing.T) {
 	dir, page := writeSample(t)
+	t.Run("fetches nothing and its links exist", func(t *testing.T) { checkLinks(t, dir, page) })
+	t.Run("says what it must", func(t *testing.T) { checkSays(t, page) })
+	t.Run("is the same every time", func(t *testing.T) { checkSame(t, dir) })
+}
+
+func checkLinks(t *testing.T, dir string, page []byte) {
 	if at := regexp.MustCompile(`(?i)https?://|url\(|@import|<link|<img|<iframe| src=`).Find(page); at != nil {
 		t.Errorf("the page refers to something outside: %q", at)
 	}
@@ -57,8 +63,7 @@ func TestReportFetchesNothingAndItsLinksExist(t *testing.T) {
 	}
 }
 
-func TestReportSaysWhatItMust(t *testing.T) {
-	_, page := writeSample(t)
+func checkSays(t *testing.T, page []byte) {
 	for _, want := range []string{
 		"<h2>Do two exits carry a download faster than the BGP best path?</h2>",
 		"7 of 8 bounds hold", "0 of 2 bounds hold, 1 of 3 runs invalid", "congestion control vegas is not registered",
@@ -72,8 +77,7 @@ func TestReportSaysWhatItMust(t *testing.T) {
 	}
 }
 
-func TestReportIsTheSameEveryTime(t *testing.T) {
-	a, _ := writeSample(t)
+func checkSame(t *testing.T, a string) {
 	b, _ := writeSample(t)
 	err := filepath.WalkDir(a, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

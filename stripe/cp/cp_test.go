@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"plait.dev/plait/internal/rung"
 )
 
 // push copies through a pipe and returns what went wrong.
@@ -49,9 +47,6 @@ func pull(t *testing.T, opt Options, to string, sources ...string) (*Progress, [
 	near.Close()
 	return p, problems, err
 }
-
-// many is how many small files tree makes: on the last rung more than may be open.
-func many() int { return rung.Times(110, 1100) }
 
 // tree makes files of all kinds and returns their directory.
 func tree(t *testing.T) string {

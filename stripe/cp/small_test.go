@@ -8,7 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"plait.dev/plait/internal/rung"
 )
+
+// many is how many small files a tree has ([tree]): on the last rung more than may be open.
+func many() int { return rung.Times(110, 1100) }
 
 // BenchmarkSmallFiles copies 10,000 files of up to 8 KB to another process of this host, rsync beside it: time, and CPU time of both sides
 // together, which other work on the host disturbs less.
