@@ -20,10 +20,10 @@ const (
 	full = 0.5
 	// grown is the share of the mean queue of late that one at a loss has at least where it is full: the mean is of some packets after the loss, too.
 	grown = 0.95
-	// enough is how many samples with losses must speak for a control before transfers get it; enoughToLeave how many before they
+	// enough is how many votes a control needs before transfers get it; enoughToLeave how many before they
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
 	enough, enoughToLeave = 3, 5
-	// severalRounds is how many round trips with losses are more than those of one overflow, which is found in one, or two while the queue drains. mostVotes is how
+	// severalRounds is how many round trips with losses are more than those of one overflow, which is found in one, or two while the queue drains: they tell BBR's own queue from one that overflows. mostVotes is how
 	// many votes a sample has at most: as many as decide.
 	severalRounds, mostVotes = 3, 4
 	// memory is how many votes count: each takes an eighth from those before. One overflow, however many
@@ -63,17 +63,17 @@ func (p *plait) remember(s signals.Sample) {
 		remembered = queueMemory
 	}
 	p.queueUs = max(longest, p.queueUs-p.queueUs/remembered)
-	full, votes := p.isFull(s, s.RTTAtLossUs), 1
+	overrun, votes := p.isFull(s, s.RTTAtLossUs), 1
 	if s.Algorithm == signals.BBR && s.LossyRounds >= severalRounds {
-		full = p.isFull(s, s.RTTAtLossMinUs)
+		overrun = p.isFull(s, s.RTTAtLossMinUs)
 	}
-	if !full && !p.isFull(s, s.RTTAtLossMaxUs) {
+	if !overrun && !p.isFull(s, s.RTTAtLossMaxUs) {
 		votes = max(min(int(s.LossyRounds), mostVotes), 1)
 	}
 	for range votes {
 		p.random -= p.random / memory
 		p.overflow -= p.overflow / memory
-		if full {
+		if overrun {
 			p.overflow++
 		} else {
 			p.random++
