@@ -22,6 +22,10 @@ const (
 	socksName      = 3
 	socksIPv6      = 4
 	socksFailure   = 1 // general failure
+	socksForbidden = 2 // by a rule
+	socksNoNetwork = 3 // network unreachable
+	socksNoHost    = 4 // host unreachable
+	socksNobody    = 5 // connection refused
 	socksNoMethod  = 0xff
 	socksRefused   = 7 // command not supported
 	socksNoAddress = 8 // address type not supported
@@ -116,7 +120,7 @@ func askedSOCKS(r *bufio.Reader, w io.Writer) (string, func(error) error, error)
 	target := net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(b[:2]))))
 	return target, func(err error) error {
 		if err != nil {
-			return reply(socksFailure)
+			return reply(codeOf(err))
 		}
 		return reply(0)
 	}, nil

@@ -164,14 +164,14 @@ func reach(ctx context.Context, target string, far *ssh.Far) (*stripe.Conn, erro
 	return conn, nil
 }
 
-// ask sends the target, a length of 2 bytes before it, and waits for the answer of the same form: nothing, or why not.
+// ask sends the target, a length of 2 bytes before it, and waits for the answer of the same form: nothing, or [why] not.
 func ask(conn io.ReadWriter, target string) error {
 	if err := writeText(conn, target); err != nil {
 		return err
 	}
-	why, err := readText(conn)
-	if err == nil && why != "" {
-		err = errors.New(why)
+	answer, err := readText(conn)
+	if err == nil && answer != "" {
+		err = why(answer)
 	}
 	return err
 }
@@ -208,7 +208,7 @@ func Serve(conn net.Conn) {
 	}
 	to, err := net.DialTimeout("tcp", target, connectTime)
 	if err != nil {
-		_ = writeText(conn, err.Error())
+		_ = writeText(conn, string(whyOf(err)))
 		return
 	}
 	defer to.Close()

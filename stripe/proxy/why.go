@@ -1,0 +1,34 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+)
+
+// why is the far side's reason for not reaching a target. What it says over the connection is the code, one byte, and the words.
+type why string
+
+func (w why) Error() string { return string(w[1:]) }
+
+func whyOf(err error) why { return why(append([]byte{codeOf(err)}, err.Error()...)) }
+
+// codeOf is what SOCKS5 calls an error (RFC 1928 section 6). A name that nobody knows and a host that does not answer are hosts that are not reached.
+func codeOf(err error) byte {
+	var w why
+	var unknown *net.DNSError
+	switch {
+	case errors.As(err, &w):
+		return w[0]
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return socksNobody
+	case errors.Is(err, syscall.ENETUNREACH):
+		return socksNoNetwork
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT), errors.As(err, &unknown):
+		return socksNoHost
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return socksForbidden
+	}
+	return socksFailure
+}

@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// What the far side met, a program is told in SOCKS5's words, and the user in the system's.
+func TestCodeOf(t *testing.T) {
+	dial := func(err error) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", err)}
+	}
+	for _, c := range []struct {
+		err  error
+		code byte
+	}{
+		{dial(syscall.ECONNREFUSED), 5},
+		{dial(syscall.EHOSTUNREACH), 4},
+		{dial(syscall.ETIMEDOUT), 4},
+		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, 4},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}}, 4},
+		{dial(syscall.ENETUNREACH), 3},
+		{dial(syscall.EACCES), 2},
+		{errors.New("anything else"), 1},
+	} {
+		here := fmt.Errorf("target: %w", whyOf(c.err))
+		if got := codeOf(here); got != c.code || here.Error() != "target: "+c.err.Error() {
+			t.Errorf("%v: code %d, want %d; said as %q", c.err, got, c.code, here)
+		}
+	}
+}
+
+// A port where nobody listens is refused, and no general failure.
+func TestRefusedByTarget(t *testing.T) {
+	at, end := start(t)
+	defer end()
+	program, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if _, err := program.Write([]byte{5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	var answer [12]byte
+	if _, err := io.ReadFull(program, answer[:]); err != nil || answer[3] != 5 {
+		t.Errorf("%v, %v", answer, err)
+	}
+}
