@@ -111,12 +111,12 @@ func same(t *testing.T, a, b string) {
 				if err != nil {
 					return err
 				}
-				line += fmt.Sprint(info.ModTime().UnixNano()) + string(content)
+				line += fmt.Sprint(info.ModTime()) + string(content)
 			case d.Type() == fs.ModeSymlink:
 				to, _ := os.Readlink(file)
-				line += to
+				line += fmt.Sprint(info.ModTime()) + to
 			case rel != ".":
-				line += fmt.Sprint(info.ModTime().UnixNano())
+				line += fmt.Sprint(info.ModTime())
 			}
 			out[rel] = line
 			return nil
@@ -362,6 +362,7 @@ func TestHostileSender(t *testing.T) {
 		{ID: 1, Source: 1, Kind: isFile},
 		{ID: 1, Source: -1, Kind: isFile},
 		{ID: 1, Size: -1, Kind: isFile},
+		{ID: 1, MTime: moment{Nsec: 1<<30 - 1}, Kind: isDir}, // UTIME_NOW
 		{ID: 1, Kind: "device"},
 	} {
 		near, far := net.Pipe()

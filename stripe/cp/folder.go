@@ -53,15 +53,29 @@ func (f *folder) stat(name string) (s unix.Stat_t, err error) {
 	return s, err
 }
 
-// setTime sets the time of change, in nanoseconds since 1970.
-func (f *folder) setTime(name string, ns int64) error {
-	return setTime(f.fd(), name, ns, unix.AT_SYMLINK_NOFOLLOW)
+// setTime sets the time of change.
+func (f *folder) setTime(name string, at moment) error {
+	return setTime(f.fd(), name, at, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // setTime sets it as utimensat(2) does. AT_EMPTY_PATH needs Linux 5.8.
-func setTime(fd int, name string, ns int64, flags int) error {
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
+func setTime(fd int, name string, at moment, flags int) error {
+	changed, err := unix.TimeToTimespec(at.time())
+	if err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, changed}
 	return call("set the time", name, func() error { return unix.UtimesNanoAt(fd, name, times, flags) })
+}
+
+// setTimeOf sets the time of a file or directory below root that can be opened.
+func setTimeOf(root *os.Root, name string, at moment) error {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return setTime(int(f.Fd()), "", at, unix.AT_EMPTY_PATH)
 }
 
 // link gives a file that has no name one. By its number alone (AT_EMPTY_PATH) users without rights may do that since Linux 6.10 only.

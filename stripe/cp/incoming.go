@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,7 +95,7 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	case kind != 0 && kind != unix.S_IFREG && kind != unix.S_IFLNK:
 		return false, errInTheWay
 	case kind != unix.S_IFREG || found.Size != in.Size:
-	case !rc.checksum && in.isTime(found.Mtim.Nano(), dir):
+	case !rc.checksum && in.isTime(momentAt(found.Mtim), dir):
 		if found.Mode&0o777 != in.Mode {
 			err = rc.root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
@@ -117,16 +118,16 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 
 // isTime reports whether a time is what the file system has for a file that was given the entry's. Some keep coarser times, FAT even seconds only. They are
 // asked, with a part: on others, what was written within the same second is another content, though it may be of the same size.
-func (in *incoming) isTime(has int64, dir *folder) bool {
-	past := in.MTime - has
-	if past <= 0 || past >= 2e9 || in.part != nil {
+func (in *incoming) isTime(has moment, dir *folder) bool {
+	past := in.MTime.time().Sub(has.time())
+	if past <= 0 || past >= 2*time.Second || in.part != nil {
 		return past == 0
 	}
 	if in.makePart(dir) != nil || dir.setTime(in.part.name, in.MTime) != nil {
 		return false
 	}
 	given, err := dir.stat(in.part.name)
-	return err == nil && given.Mtim.Nano() == has
+	return err == nil && momentAt(given.Mtim) == has
 }
 
 // begin takes the file whose data follows.

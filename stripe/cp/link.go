@@ -4,14 +4,36 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+
+	"golang.org/x/sys/unix"
 )
 
 // makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it. What it takes the place of stays
 // until there is a link: FAT has none, and some file systems take short targets only.
 func (rc *receiver) makeLink(name string, e entry) error {
 	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
+		_ = rc.dateLink(name, e.MTime) // somebody else may have made it
 		return nil
 	}
+	if err := rc.placeLink(name, e); err != nil {
+		return err
+	}
+	return rc.dateLink(name, e.MTime)
+}
+
+// dateLink sets a link's own time, where the file system keeps one.
+func (rc *receiver) dateLink(name string, at moment) error {
+	dir, err := rc.asking.of(rc.root, name)
+	if err == nil {
+		err = dir.setTime(path.Base(name), at)
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	return err
+}
+
+func (rc *receiver) placeLink(name string, e entry) error {
 	info, err := rc.root.Lstat(name)
 	if err != nil {
 		return rc.root.Symlink(e.Target, name)

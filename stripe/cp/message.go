@@ -66,7 +66,7 @@ type entry struct {
 	Kind   entryKind
 	Mode   uint32 // permission bits, and the sticky bit of a directory
 	Size   int64
-	MTime  int64  // nanoseconds since 1970
+	MTime  moment
 	Target string // of a link
 }
 

@@ -10,7 +10,7 @@ import (
 // What is sent is what is read, and nothing shorter or longer is taken for it.
 func TestMessages(t *testing.T) {
 	roundTrip(t, msgRequest, request{Send: true, Sources: []string{"a", "", "~/\xff"}, Names: []string{}, To: "/", Checksum: true, Absent: []bool{true, false}})
-	roundTrip(t, msgEntry, entry{ID: math.MaxUint64, Source: -1, Path: "ü\n\xff", Kind: isFile, Mode: math.MaxUint32, Size: math.MaxInt64, MTime: math.MinInt64})
+	roundTrip(t, msgEntry, entry{ID: math.MaxUint64, Source: -1, Path: "ü\n\xff", Kind: isFile, Mode: math.MaxUint32, Size: math.MaxInt64, MTime: moment{Sec: math.MinInt64, Nsec: 999_999_999}})
 	roundTrip(t, msgWant, want{ID: 1, Sum: []byte{0, 1}})
 }
 

@@ -39,11 +39,11 @@ func TestFolderIsNotLeft(t *testing.T) {
 		os.Symlink("../../outside/file", filepath.Join(dir, "to/was/file")), os.Symlink("../../outside/new", filepath.Join(dir, "to/was", partOf("part")))); err != nil {
 		t.Fatal(err)
 	}
-	e := entry{Mode: 0o640, MTime: 5}
+	e := entry{Mode: 0o640, MTime: moment{Nsec: 5}}
 	if err := create(f, "file", e, []byte("new")); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over a link: %v", err)
 	}
-	if err := f.setTime("file", 7); err != nil {
+	if err := f.setTime("file", moment{Nsec: 7}); err != nil {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +43,7 @@ type receiver struct {
 // directory is one whose mode and time are set at the end. A fresh one was made: there is nothing in it to go on from.
 type directory struct {
 	mode  fs.FileMode
-	mtime int64 // nanoseconds since 1970
+	mtime moment
 	fresh bool
 }
 
@@ -201,7 +200,7 @@ func (rc *receiver) take(kind byte, body []byte) error {
 
 // takeEntry makes what is complete at once, and asks for a file's data.
 func (rc *receiver) takeEntry(e entry) error {
-	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || e.Path != "" && !filepath.IsLocal(e.Path) || e.Kind != isLink && e.Target != "" {
+	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Path != "" && !filepath.IsLocal(e.Path) || e.Kind != isLink && e.Target != "" {
 		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
 	}
 	rc.lastID = e.ID
@@ -297,10 +296,10 @@ func (rc *receiver) finishDirs() error {
 		d := rc.dirs[name]
 		info, err := rc.root.Stat(name)
 		if err == nil {
-			err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
+			err = setTimeOf(rc.root, name, d.mtime) // with its mode nobody might be able to open it
 		}
 		if err == nil {
-			err = rc.root.Chtimes(name, time.Time{}, time.Unix(0, d.mtime))
+			err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
 		}
 		if err == nil {
 			continue

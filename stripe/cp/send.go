@@ -299,7 +299,7 @@ func (o offered) open() (*os.File, error) {
 	case err != nil:
 		return nil, err
 	}
-	if age := time.Since(time.Unix(0, o.MTime)); age >= 0 && age < tick {
+	if age := time.Since(o.MTime.time()); age >= 0 && age < tick {
 		time.Sleep(tick - age)
 	}
 	return f, nil
@@ -307,7 +307,7 @@ func (o offered) open() (*os.File, error) {
 
 // is reports whether a file still is as it was offered.
 func (o offered) is(info fs.FileInfo) bool {
-	return info.Mode().IsRegular() && info.Size() == o.Size && info.ModTime().UnixNano() == o.MTime
+	return info.Mode().IsRegular() && info.Size() == o.Size && momentOf(info.ModTime()) == o.MTime
 }
 
 func stat(f *os.File) (s unix.Stat_t, err error) {

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,8 +88,8 @@ func (in *incoming) store(root *os.Root) (err error) {
 	switch {
 	case in.adopt:
 		in.drop(true)
-		if err = root.Chmod(in.name, fs.FileMode(in.Mode)); err == nil {
-			err = root.Chtimes(in.name, time.Time{}, time.Unix(0, in.MTime))
+		if err = setTimeOf(root, in.name, in.MTime); err == nil { // it has been read, which it may not be with its mode
+			err = root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
 		return err
 	case in.part == nil && in.isNew && create(in.dir, name, in.entry, in.data) == nil:

@@ -315,7 +315,7 @@ func TestSourceJustWritten(t *testing.T) {
 	if err := os.Chtimes(file, at, at); err != nil {
 		t.Fatal(err)
 	}
-	f, err := offered{entry: entry{MTime: at.UnixNano()}, file: file}.open()
+	f, err := offered{entry: entry{MTime: momentOf(at)}, file: file}.open()
 	if err != nil {
 		t.Fatal(err)
 	}

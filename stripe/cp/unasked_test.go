@@ -74,7 +74,7 @@ func TestManyRefusedUnasked(t *testing.T) {
 	heard, sent := make(chan error, 1), make(chan error, 1)
 	go func() { heard <- se.runHear() }()
 	go func() { sent <- se.runData() }()
-	entries := []entry{{Kind: isDir, Mode: 0o755}, {Path: "big", Kind: isFile, Size: info.Size(), MTime: info.ModTime().UnixNano(), Mode: 0o644}, {Path: "no\x00name", Kind: isDir}}
+	entries := []entry{{Kind: isDir, Mode: 0o755}, {Path: "big", Kind: isFile, Size: info.Size(), MTime: momentOf(info.ModTime()), Mode: 0o644}, {Path: "no\x00name", Kind: isDir}}
 	for i := range 5 * maxOpen {
 		entries = append(entries, entry{Path: fmt.Sprint("no\x00name/", i), Kind: isFile, Size: 1})
 	}

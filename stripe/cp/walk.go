@@ -133,7 +133,7 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Mode, e.MTime = uint32(info.Mode().Perm()), info.ModTime().UnixNano()
+	e.Mode, e.MTime = uint32(info.Mode().Perm()), momentOf(info.ModTime())
 	switch {
 	case info.Mode().IsRegular():
 		e.Kind, e.Size = isFile, info.Size()
