@@ -52,8 +52,12 @@ func (p *Progress) total(t total) {
 // follow is what a source names: links given as sources are followed, those below are copied as links.
 func follow(source string) (string, error) {
 	to, err := filepath.EvalSymlinks(source)
-	if errors.Is(err, fs.ErrNotExist) && there(source) {
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+	case there(source):
 		err = errNowhere
+	case strings.ContainsAny(source, "*?["):
+		err = errPattern
 	}
 	return to, err
 }

@@ -68,3 +68,13 @@ func TestSpecialModes(t *testing.T) {
 		}
 	}
 }
+
+// scp would have expanded the pattern: who gives one is told that nobody does here.
+func TestPatternIsAName(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(from, "[1].txt"), "its name")
+	p, problems, err := pull(t, Options{}, to, filepath.Join(from, "*.txt"), filepath.Join(from, "[1].txt"))
+	if err != nil || p.Copied.Load() != 1 || len(problems) != 1 || problems[0].Why != errPattern.Error() || !problems[0].Far {
+		t.Errorf("%d copied, %+v, %v", p.Copied.Load(), problems, err)
+	}
+}
