@@ -163,7 +163,11 @@ func (t *Text) End(s Snapshot, err error) {
 			by = append(by, fmt.Sprintf("%s not used (%s)", l.Name, l.Error))
 		}
 	}
-	last := fmt.Sprintf("files copied: %d (%s in %.1f s, %s), there before: %d, problems: %d; by link: %s", s.Copied, size(s.SentBytes), s.Seconds,
+	rest := ""
+	if s.Copied == 0 && s.SentBytes > 0 {
+		rest = " of what is not complete yet"
+	}
+	last := fmt.Sprintf("files copied: %d (%s%s in %.1f s, %s), there before: %d, problems: %d; by link: %s", s.Copied, size(s.SentBytes), rest, s.Seconds,
 		rate(float64(s.SentBytes)*8/s.Seconds), s.Kept, s.Failed, strings.Join(by, ", "))
 	separator := "; far links not used: "
 	for _, l := range s.FarLinks {

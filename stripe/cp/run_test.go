@@ -180,6 +180,13 @@ func TestText(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	out.Reset()
+	cut := s
+	cut.Copied = 0
+	text.End(cut, errors.New("cut off"))
+	if got, want := out.String(), "files copied: 0 (1.0 GB of what is not complete yet in 8.0 s, "; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	out.Reset()
 	s.FarLinks = []stripe.LinkStats{{Name: "eth0", SentBytes: 1e9}, {Name: "docker0", Error: "from eth0: no route"}, {Name: "wlan0", Error: "it is down"}}
 	text.End(s, nil)
 	if got, want := out.String(), "(no route to 192.0.2.2); far links not used: docker0 (from eth0: no route), wlan0 (it is down)\n"; !strings.HasSuffix(got, want) {
