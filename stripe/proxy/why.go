@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 )
 
@@ -18,6 +17,7 @@ func whyOf(err error) why { return why(append([]byte{codeOf(err)}, err.Error()..
 func codeOf(err error) byte {
 	var w why
 	var unknown *net.DNSError
+	var slow net.Error
 	switch {
 	case errors.As(err, &w):
 		return w[0]
@@ -25,7 +25,7 @@ func codeOf(err error) byte {
 		return socksNobody
 	case errors.Is(err, syscall.ENETUNREACH):
 		return socksNoNetwork
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT), errors.As(err, &unknown):
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.As(err, &unknown), errors.As(err, &slow) && slow.Timeout():
 		return socksNoHost
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return socksForbidden
