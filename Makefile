@@ -32,7 +32,7 @@ demo: build ## Install what is needed, run the showcase, write a report
 
 test: build ## Run all tests: pure ones, then with namespaces and virtual machines
 	@scripts/bootstrap lab test
-	$(GO) test -p 4 ./...
+	$(GO) test -p 4 ./... # more than two cores take: some packages wait more than they compute
 	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
 reproduce: build ## Run every experiment and write one report; interrupted, go on; TRACES=directory of recordings
