@@ -58,6 +58,7 @@ enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8
 enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum tcp_ca_event { CA_EVENT_TX_START, CA_EVENT_CWND_RESTART, CA_EVENT_COMPLETE_CWR, CA_EVENT_LOSS };
 enum sk_pacing { SK_PACING_NONE, SK_PACING_NEEDED, SK_PACING_FQ };
+enum { FLAG_RETRANS_DATA_ACKED = 0x08 }; /* of an ACK; net/ipv4/tcp_input.c */
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 #define TCP_INIT_CWND 10
 
@@ -227,6 +228,7 @@ struct rate_sample {
 	__u32 acked_sacked;
 	__u32 prior_in_flight;
 	bool is_app_limited;
+	bool is_retrans; /* of the packet sent last of those acknowledged */
 	bool is_ack_delayed;
 };
 

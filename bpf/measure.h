@@ -242,7 +242,7 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 	} else {
 		s->in_flight = max(s->in_flight, rs->prior_in_flight);
 	}
-	if (rs->rtt_us > 0) {
+	if (acked_rtt_us(s, rs) > 0) {
 		__u32 rtt_us = rs->rtt_us;
 
 		s->last_rtt_us = rtt_us;

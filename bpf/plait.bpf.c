@@ -169,7 +169,7 @@ static __always_inline void notice_bulk(struct tcp_sock *tp, struct plait_sock *
 		s->bulk = 1;
 }
 
-static __always_inline int control(struct sock *sk, const struct rate_sample *rs)
+static __always_inline int control(struct sock *sk, const struct rate_sample *rs, bool ambiguous)
 {
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
@@ -177,6 +177,7 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 
 	if (!s)
 		return 0;
+	s->ambiguous = ambiguous;
 	measure(sk, s, rs);
 	if (is_subflow(sk)) {
 		n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
@@ -205,13 +206,13 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 SEC("struct_ops")
 int BPF_PROG(plait_cong_control, struct sock *sk, const struct rate_sample *rs)
 {
-	return control(sk, rs);
+	return control(sk, rs, rs->is_retrans);
 }
 
 SEC("struct_ops")
 int BPF_PROG(plait_cong_control_flag, struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs)
 {
-	return control(sk, rs);
+	return control(sk, rs, flag & FLAG_RETRANS_DATA_ACKED);
 }
 
 SEC("struct_ops")

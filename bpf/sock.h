@@ -44,7 +44,8 @@ struct plait_sock {
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
 	__u8 peer_ms;	    /* the peer's clock, which its timestamps tell, goes by milliseconds */
 	__u8 lossy_rounds;  /* since the last sample, 255 at the most */
-	__u8 pad8[2];
+	__u8 ambiguous;	    /* this ACK is also for a segment that was sent twice (RFC 6298, section 3) */
+	__u8 pad8[1];
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
@@ -182,6 +183,15 @@ static __always_inline bool cwnd_limited(struct tcp_sock *tp)
 static __always_inline __u32 srtt_us(const struct tcp_sock *tp)
 {
 	return tp->srtt_us >> 3;
+}
+
+/*
+ * The round trip that an ACK shows; not positive: none. Of a segment sent twice it is its time stamp's echo (tcp_ack_update_rtt()), which is not only coarse: sent by
+ * the retransmission timer while paced packets wait, it is stamped with the departure time of the next one, and comes back too soon by that, up to the whole round trip.
+ */
+static __always_inline long acked_rtt_us(const struct plait_sock *s, const struct rate_sample *rs)
+{
+	return s->ambiguous ? -1 : rs->rtt_us;
 }
 
 /* What an ACK shows as round trip, as it would be without copies of ACKs; not positive: nothing. */

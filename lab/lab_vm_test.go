@@ -192,7 +192,8 @@ func TestEvents(t *testing.T) {
 	holds(t, runFile(t, 2, "testdata/events.yaml", experiment.Options{}))
 }
 
-// Bursts are paced and transfers are not: no packet goes out between them before the time stamp it gets, which would make the path look shorter than it is.
+// Bursts are paced and transfers are not: no packet goes out between them before the time stamp it gets, which would make the path look shorter than it is;
+// and what a timer sends again, with the departure time of the next paced packet, does not tell the round trip.
 func TestPacingEnds(t *testing.T) {
 	t.Parallel()
 	holds(t, runFile(t, 1, "testdata/pacing.yaml", experiment.Options{}))

@@ -209,11 +209,11 @@ static __always_inline void bbr_event(struct sock *sk, struct plait_sock *s, enu
 		bbr_leave_probe_rtt(tp, b);
 }
 
-static __noinline int bbr_update_min_rtt(struct tcp_sock *tp, struct bbr *b, const struct rate_sample *rs)
+static __noinline int bbr_update_min_rtt(struct tcp_sock *tp, const struct plait_sock *s, struct bbr *b, const struct rate_sample *rs)
 {
 	__u64 now_us = tp->tcp_mstamp;
 	bool expired = now_us > b->min_rtt_at_us + BBR_MIN_RTT_WINDOW_US;
-	long rtt_us = rs->rtt_us;
+	long rtt_us = acked_rtt_us(s, rs);
 
 	if (rtt_us >= 0 && (rtt_us < b->min_rtt_us || (expired && !rs->is_ack_delayed))) {
 		b->min_rtt_us = rtt_us;
@@ -297,7 +297,7 @@ static __always_inline void bbr_main(struct sock *sk, struct plait_sock *s, cons
 	bbr_update_phase(sk, b, rs);
 	bbr_check_full_bw(b, rs);
 	bbr_check_drain(sk, b);
-	bbr_update_min_rtt(tp, b, rs);
+	bbr_update_min_rtt(tp, s, b, rs);
 	bbr_update_gains(b);
 	bbr_set_pacing(sk, b, b->pacing_gain);
 	bbr_set_cwnd(sk, b, rs);
