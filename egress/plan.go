@@ -332,9 +332,11 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 	return out
 }
 
-// settle renews destinations. What is new comes before what goes: when a packet's destination had a route before and has one after, there is one
-// all the time, also if they are of different prefixes.
+// settle renews destinations, so that at each moment in between a packet takes the way of before or the one of after. What is new comes before what goes: when there
+// was a way and is one after, there is one all the time, also if they are of different prefixes. What is new begins with the longest prefix, and what goes
+// with the shortest: otherwise packets whose way is to be that of the longer one would take that of the shorter one meanwhile. It sorts touched.
 func (p *Plan) settle(touched []netip.Prefix) []Change {
+	slices.SortStableFunc(touched, func(a, b netip.Prefix) int { return b.Bits() - a.Bits() })
 	var out, gone []Change
 	for _, prefix := range touched {
 		for _, c := range p.renew(prefix) {
@@ -345,6 +347,7 @@ func (p *Plan) settle(touched []netip.Prefix) []Change {
 			}
 		}
 	}
+	slices.Reverse(gone)
 	return append(out, gone...)
 }
 

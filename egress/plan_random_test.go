@@ -136,8 +136,8 @@ func put(kernel map[place]Entry, c Change) error {
 	return nil
 }
 
-// checkMoment looks at the tables in the middle of a change. What is there was right before or is right after, and who had a way before and has one
-// after has one now.
+// checkMoment looks at the tables in the middle of a change. What is there was right before or is right after, and so is the way that packets take: who had one before
+// and has one after has one of the two now.
 func checkMoment(t *testing.T, now, before, after map[place]Entry) {
 	for at, e := range now {
 		if e != before[at] && e != after[at] {
@@ -146,10 +146,10 @@ func checkMoment(t *testing.T, now, before, after map[place]Entry) {
 	}
 	for _, to := range clients {
 		for _, table := range []uint32{0, 101, 102, 103} {
-			_, was := longest(before, table, to)
-			_, will := longest(after, table, to)
-			if _, is := longest(now, table, to); was && will && !is {
-				t.Errorf("table %d has no way to %v for a moment", table, to)
+			was, _ := longest(before, table, to)
+			will, _ := longest(after, table, to)
+			if is, _ := longest(now, table, to); is != was && is != will {
+				t.Errorf("by table %d the way to %v is %+v for a moment, between %+v and %+v", table, to, is, was, will)
 			}
 		}
 	}

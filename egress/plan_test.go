@@ -80,7 +80,7 @@ func TestStandbyStandsIn(t *testing.T) {
 		// The default table's route goes first: the standby stays where it is until the next one comes.
 		{[]Update{withdraw(unicast("a"))}, "main via 10.0.0.1 > -"},
 		{[]Update{withdraw(vpn("b", nil))}, "main standby 2001:db8:f2:1:: > main standby 2001:db8:f1:1::; 102 2001:db8:f2:1:: > -"},
-		{[]Update{withdraw(vpn("a", nil))}, "101 2001:db8:f1:1:: > -; main standby 2001:db8:f1:1:: > -"},
+		{[]Update{withdraw(vpn("a", nil))}, "main standby 2001:db8:f1:1:: > -; 101 2001:db8:f1:1:: > -"},
 		// Without a route of the default table, now or before, the main table is none of plait's business.
 		{[]Update{vpn("b", nil)}, "- > 102 2001:db8:f2:1::"},
 	} {
