@@ -120,10 +120,11 @@ func (c *capture) stop() (took []time.Duration) {
 // joinCounter is of subflows that clients added.
 const joinCounter = "MPTcpExtMPJoinAckRx"
 
-// joined waits until the server's kernel has counted so many subflows that clients added, and for their events.
-func (w *world) joined(n int64) {
+// joined waits until the server's kernel has counted a subflow that a client added for nearly each of n more connections than before, and for their events. Of 20,000 ADD_ADDR a
+// few get lost in the clients' kernel on some days, and here nobody repeats them.
+func (w *world) joined(before, n int64) {
 	w.Helper()
-	w.until("subflow of each connection", func() bool { return w.counter(w.server, joinCounter) >= n })
+	w.until("subflow of 99.9 % of the connections", func() bool { return w.counter(w.server, joinCounter)-before >= n-n/1000 })
 	time.Sleep(100 * time.Millisecond)
 }
 
@@ -244,7 +245,7 @@ func BenchmarkCrowd(b *testing.B) {
 		crowd := w.crowd(holders, each, perSecond, 1)
 		wire, joins, before := w.capture("s0"), w.counter(w.server, joinCounter), manager.report(false)
 		slowest, _ := open(crowd)
-		w.joined(joins + holders*each)
+		w.joined(joins, holders*each)
 		after, delays := manager.report(false), wire.stop()
 		if len(delays) < holders*each*9/10 {
 			b.Fatalf("ADD_ADDR was seen on %d of %d connections", len(delays), holders*each)

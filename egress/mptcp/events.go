@@ -16,7 +16,7 @@ const eventBuffer = 8 << 20
 
 // gather is the least time between two looks for events. The first one after a quiet time is told at once; when there are many, to be woken for each would cost more
 // than what is done about it.
-const gather = 5 * time.Millisecond
+const gather = 3 * time.Millisecond
 
 // eventsAtOnce are told together at most: what else the Manager is to do waits for them.
 const eventsAtOnce = 64

@@ -283,7 +283,7 @@ func (w *world) until(what string, holds func() bool) {
 
 // sockets shows what the kernel has, for messages.
 func (w *world) sockets() string {
-	out, _ := exec.Command("ip", "netns", "exec", w.server, "ss", "-Mtnie").CombinedOutput()
+	out, _ := exec.Command("ip", "netns", "exec", w.server, "sh", "-c", "ss -Mtnie 2>&1 | head -n 100").CombinedOutput() // of 20,000 connections enough
 	mib, _ := exec.Command("ip", "netns", "exec", w.server, "nstat", "-asz").CombinedOutput()
 	var counters []string
 	for _, line := range strings.Split(string(mib), "\n") {

@@ -63,7 +63,7 @@ func (m *managed) round() {
 	threads := threadsUS(m.TB)
 	_, sum := open(crowd)
 	if m.name != "nobody" {
-		m.joined(joins + holders*each)
+		m.joined(joins, holders*each)
 	}
 	sum += threadsUS(m.TB) - threads
 	if manager != nil {
