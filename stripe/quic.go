@@ -20,8 +20,8 @@ import (
 // The carrier: QUIC, one connection for a path, with one stream.
 
 const (
-	// quicIdle is after how much silence a connection is given up. Over UDP nothing else tells a listener that the peer's process has
-	// died; a link that comes back after a longer silence gets a new connection. quicAlive is how often a sign of life is asked for.
+	// quicIdle is after how much silence a connection is given up; a link that comes back after a longer one gets a new connection. quicAlive is how often a sign of
+	// life is asked for.
 	quicIdle  = 8 * time.Second
 	quicAlive = 3 * time.Second
 	// quicWindow bounds what waits for a lost packet: 8 MB are 640 Mbit/s at 100 ms.
@@ -38,13 +38,14 @@ type quicWire struct {
 	in      *bufio.Reader
 	out     []byte
 	heard   pulse
+	died    func() bool // after silence: the peer's host says that its process is gone
 	ended   atomic.Bool // the peer's half
 	writing sync.Mutex  // a stream must not be closed while something is written
 	once    sync.Once   // Close
 }
 
-func newQUICWire(conn *quic.Conn, stream *quic.Stream) *opened {
-	w := &quicWire{Stream: stream, conn: conn}
+func newQUICWire(conn *quic.Conn, stream *quic.Stream, died func() bool) *opened {
+	w := &quicWire{Stream: stream, conn: conn, died: died}
 	w.in = bufio.NewReaderSize(quicSource{w}, readBuffer)
 	return &opened{wire: w, tls: conn.ConnectionState().TLS, rtt: conn.ConnectionStats().SmoothedRTT}
 }
@@ -56,7 +57,7 @@ func (s quicSource) Read(p []byte) (int, error) {
 	n, err := s.w.Stream.Read(p)
 	s.w.sinceHeard()
 	if err != nil {
-		err = quicError(err)
+		err = s.w.because(err)
 		s.w.ended.Store(errors.Is(err, io.EOF))
 	}
 	return n, err
@@ -77,6 +78,15 @@ func quicError(err error) error {
 	return err
 }
 
+// because is quicError, for a connection that may have been silent until it was given up.
+func (w *quicWire) because(err error) error {
+	var silent *quic.IdleTimeoutError
+	if errors.As(err, &silent) && w.died() {
+		return fmt.Errorf("%w: %w", syscall.ECONNRESET, err)
+	}
+	return quicError(err)
+}
+
 func (w *quicWire) Read(p []byte) (int, error) { return w.in.Read(p) }
 
 func (w *quicWire) Write(p []byte) (int, error) {
@@ -84,7 +94,7 @@ func (w *quicWire) Write(p []byte) (int, error) {
 	defer w.writing.Unlock()
 	n, err := w.Stream.Write(p)
 	if err != nil {
-		err = quicError(err)
+		err = w.because(err)
 	}
 	return n, err
 }
@@ -168,7 +178,7 @@ func (quicCarrier) dial(ctx context.Context, from source, to netip.AddrPort, con
 		_ = conn.CloseWithError(0, "")
 		return nil, quicError(err)
 	}
-	return newQUICWire(conn, stream), nil
+	return newQUICWire(conn, stream, func() bool { return false }), nil // its socket is connected, and hears of it at once
 }
 
 // quicDialError says what may be done.
@@ -186,6 +196,7 @@ func quicDialError(to netip.AddrPort, err error) error {
 // quicAcceptor is a socket for all of a listener's paths. It stays open, without taking more, until the last one has ended.
 type quicAcceptor struct {
 	socket   *quic.Transport
+	refused  *refusals
 	in       *quic.Listener
 	greeting chan struct{} // has room for another handshake
 
@@ -204,8 +215,13 @@ func (quicCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &quicAcceptor{greeting: make(chan struct{}, maxGreeting)}
-	a.socket = &quic.Transport{Conn: udp, ConnContext: a.greet,
+	refused, err := hearRefusals(udp.(*net.UDPConn))
+	if err != nil {
+		udp.Close()
+		return nil, fmt.Errorf("ask for errors of UDP: %w", err)
+	}
+	a := &quicAcceptor{refused: refused, greeting: make(chan struct{}, maxGreeting)}
+	a.socket = &quic.Transport{Conn: refused, ConnContext: a.greet,
 		VerifySourceAddress: func(net.Addr) bool { return len(a.greeting) > maxGreeting/4 }} // a round trip more keeps forged addresses out
 	if a.in, err = a.socket.Listen(conf, quicConfig); err != nil {
 		udp.Close()
@@ -234,7 +250,7 @@ func (a *quicAcceptor) accept() (caller, error) {
 	conn.Context().Value(greeted{}).(func())()
 	a.count(1)
 	context.AfterFunc(conn.Context(), func() { a.count(-1) })
-	return quicCaller{conn}, nil
+	return quicCaller{conn, a.refused}, nil
 }
 
 // count closes the socket when the listener and all connections are.
@@ -260,7 +276,10 @@ func (a *quicAcceptor) Close() error {
 	return err
 }
 
-type quicCaller struct{ conn *quic.Conn }
+type quicCaller struct {
+	conn    *quic.Conn
+	refused *refusals
+}
 
 func (c quicCaller) open(ctx context.Context) (*opened, error) {
 	stream, err := c.conn.AcceptStream(ctx)
@@ -268,7 +287,9 @@ func (c quicCaller) open(ctx context.Context) (*opened, error) {
 		_ = c.Close()
 		return nil, quicError(err)
 	}
-	return newQUICWire(c.conn, stream), nil
+	return newQUICWire(c.conn, stream, func() bool {
+		return c.refused.since(addrPort(c.conn.RemoteAddr()), quicIdle)
+	}), nil
 }
 
 func (c quicCaller) Close() error { return c.conn.CloseWithError(0, "") }

@@ -1,0 +1,101 @@
+package stripe
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"plait.dev/plait/internal/rung"
+)
+
+// mortal is a dialer's socket that can be closed, or fall silent, with nothing said to the peer.
+type mortal struct {
+	*net.UDPConn
+	silent atomic.Bool
+}
+
+func (m *mortal) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
+	if m.silent.Load() {
+		return len(b), len(oob), nil
+	}
+	return m.UDPConn.WriteMsgUDP(b, oob, to)
+}
+
+// reaches dials with a second of patience, says a byte and returns the socket and the listener's end.
+func reaches(t *testing.T, l acceptor, conf *tls.Config) (*mortal, *opened) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := l.Addr().(*net.UDPAddr)
+	if to.IP.IsUnspecified() {
+		to.IP = net.IPv4(127, 0, 0, 1)
+	}
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: to.IP})
+	must(err)
+	m := &mortal{UDPConn: udp}
+	dialer := &quic.Transport{Conn: m}
+	t.Cleanup(func() { dialer.Close(); udp.Close() })
+	conn, err := dialer.Dial(t.Context(), to, conf, &quic.Config{MaxIdleTimeout: time.Second, KeepAlivePeriod: 300 * time.Millisecond})
+	must(err)
+	stream, err := conn.OpenStream()
+	must(err)
+	_, err = stream.Write([]byte{1})
+	must(err)
+	came, err := l.accept()
+	must(err)
+	far, err := came.open(t.Context())
+	must(err)
+	_, err = far.Read(make([]byte, 1))
+	must(err)
+	return m, far
+}
+
+// A QUIC peer whose process is gone says nothing. After the silence the listener knows by what the peer's host said; of who is only silent, or alive, it takes nothing of the kind.
+func TestQUICPeerDies(t *testing.T) {
+	rung.Long(t)
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			key := NewKey()
+			conf, err := tlsConfig(&Config{Key: key, Peers: []PublicKey{key.Public()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := quicCarrier{}.listen(at, conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			_, alive := reaches(t, l, conf)
+			silent, silentFar := reaches(t, l, conf)
+			dead, deadFar := reaches(t, l, conf)
+			dead.Close()
+			silent.silent.Store(true)
+			_, err = deadFar.Read(make([]byte, 1))
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("of the dead: %v", err)
+			}
+			var idle *quic.IdleTimeoutError
+			if _, err = silentFar.Read(make([]byte, 1)); !errors.As(err, &idle) || errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("of the silent: %v", err)
+			}
+			if err := alive.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			var late net.Error
+			if _, err = alive.Read(make([]byte, 1)); !errors.As(err, &late) || !late.Timeout() || errors.As(err, &idle) {
+				t.Errorf("of the living: %v", err)
+			}
+		})
+	}
+}
