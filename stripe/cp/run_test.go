@@ -198,7 +198,7 @@ func TestText(t *testing.T) {
 func TestTellsLinksNobodyAskedFor(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out, Columns: func() int { return 0 }, started: time.Now().Add(-linkGrace)}
-	s := Snapshot{Seconds: 1, Links: []stripe.LinkStats{{Name: "docker0", Error: stripe.NotYet}}, FarLinks: []stripe.LinkStats{{Name: "docker1", Error: "b"}}}
+	s := Snapshot{Seconds: 1, Links: []stripe.LinkStats{{Name: "docker0", Error: stripe.NotYet}, {Name: "eth0"}}, FarLinks: []stripe.LinkStats{{Name: "docker1", Error: "b"}}}
 	text.Progress(s)
 	s.Links[0].Error = "a"
 	text.Progress(s)
@@ -216,6 +216,22 @@ func TestTellsLinksNobodyAskedFor(t *testing.T) {
 	brief.End(s, nil)
 	if got := out.String(); strings.Contains(got, "plait:") || !strings.Contains(got, "docker0 not used (a)") {
 		t.Errorf("%q", got)
+	}
+}
+
+// With no link of this host left, what is wrong with the other host's says no more.
+func TestTellsOfOneEndWhereAllLinksFail(t *testing.T) {
+	var out strings.Builder
+	text := &Text{Out: &out, Quiet: true, started: time.Now().Add(-linkGrace)}
+	state := func(here, there string) Snapshot {
+		return Snapshot{Seconds: 1, Links: []stripe.LinkStats{{Name: "eth0", SentBytes: 1, Error: here}, {Name: "wlan0", SentBytes: 1, Error: "gone"}},
+			FarLinks: []stripe.LinkStats{{Name: "far0", SentBytes: 1, Error: there}}}
+	}
+	text.Progress(state("", ""))
+	text.Progress(state("gone", "from eth0: gone"))
+	text.End(state("", "from eth0: no answer"), nil)
+	if got, want := out.String(), "plait: link wlan0 is not used: gone\nplait: link eth0 is not used: gone\nplait: far link far0 is not used: from eth0: no answer\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
