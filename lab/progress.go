@@ -167,10 +167,21 @@ func (p *progress) doing(what string) {
 	}
 }
 
+// cellDoing says what takes time before a cell's own begins. Where there is no terminal, it is a line if it is not over soon.
 func (p *progress) cellDoing(i int, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running[i] = what
+	if p.terminal {
+		return
+	}
+	time.AfterFunc(quiet, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed && p.running[i] == what {
+			p.print(fmt.Sprintf("cell %d of %d: %s", i+1, p.cells, what))
+		}
+	})
 }
 
 // cellAt says how far a cell is. The first time that any does, the cells are timed anew: what came before, to build the first topology, is not

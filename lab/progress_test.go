@@ -43,6 +43,25 @@ func TestDisplay(t *testing.T) {
 	})
 }
 
+// Without a terminal, what a cell waits for is a line if it takes long.
+func TestLineForWhatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := newProgress(nil, "x", make([]float64, 2))
+		p.out = &out
+		p.cellDoing(1, "preparing")
+		time.Sleep(quiet / 2)
+		p.cellDoing(1, "waiting")
+		time.Sleep(2 * quiet)
+		p.cellDoing(1, "starting")
+		p.close()
+		time.Sleep(2 * quiet)
+		if got, want := out.String(), "x: cell 2 of 2: waiting\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
 // The time that is left is known without a message from a cell: the shortest send none.
 func TestLeftOfShortCells(t *testing.T) {
 	p := newProgress(nil, "x", make([]float64, 2))
