@@ -53,7 +53,7 @@ func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
 		return nil
 	}
 	p.aside[prefix] |= 1 << i
-	changes := p.renew(prefix)
+	changes := p.Renew([]netip.Prefix{prefix})
 	if len(changes) == 0 {
 		p.restore(prefix, i)
 	}
@@ -77,10 +77,7 @@ func (p *Plan) restore(prefix netip.Prefix, exit int) {
 // Restore takes back SetAside.
 func (p *Plan) Restore(prefix netip.Prefix, exit string) []Change {
 	p.restore(prefix, p.number(exit))
-	if p.destinations[prefix] == nil {
-		return nil
-	}
-	return p.renew(prefix)
+	return p.Renew([]netip.Prefix{prefix})
 }
 
 // SetOut says that an exit of the plan is out as a whole, or is no more. Until a prefix is renewed its entries stay as they are.

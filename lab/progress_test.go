@@ -52,11 +52,13 @@ func TestLineForWhatTakesLong(t *testing.T) {
 		p.cellDoing(1, "preparing")
 		time.Sleep(quiet / 2)
 		p.cellDoing(1, "waiting")
+		time.Sleep(quiet / 2)
+		p.cellDoing(1, "waiting") // for something else
 		time.Sleep(2 * quiet)
 		p.cellDoing(1, "starting")
 		p.close()
 		time.Sleep(2 * quiet)
-		if got, want := out.String(), "x: cell 2 of 2: waiting\n"; got != want {
+		if got, want := out.String(), "x: [2] waiting\n"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})

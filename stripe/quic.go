@@ -288,7 +288,7 @@ func (c quicCaller) open(ctx context.Context) (*opened, error) {
 		return nil, quicError(err)
 	}
 	return newQUICWire(c.conn, stream, func() bool {
-		return c.refused.since(addrPort(c.conn.RemoteAddr()), quicIdle)
+		return c.refused.died(addrPort(c.conn.RemoteAddr()))
 	}), nil
 }
 

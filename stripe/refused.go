@@ -22,9 +22,12 @@ type refusals struct {
 	*net.UDPConn
 	batch *ipv4.PacketConn
 
-	mu sync.Mutex
-	at map[netip.AddrPort]time.Time // when last, by the peer's address
+	mu   sync.Mutex
+	when map[netip.AddrPort]refusal // by the peer's address
 }
+
+// refusal is when a peer's port was refused for the first and for the last time, with no silence of quicIdle between.
+type refusal struct{ first, last time.Time }
 
 // networkErrors are what ICMP says, as errors (icmp_err_convert in net/ipv4/icmp.c, icmpv6_err_convert() in net/ipv6/icmp.c).
 var networkErrors = map[unix.Errno]bool{unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.EHOSTDOWN: true, unix.ENONET: true,
@@ -43,44 +46,53 @@ func hearRefusals(udp *net.UDPConn) (*refusals, error) {
 	if err == nil && err6 != nil { // a socket for IPv4 has only its own
 		err = err4
 	}
-	return &refusals{UDPConn: udp, batch: ipv4.NewPacketConn(udp), at: map[netip.AddrPort]time.Time{}}, err
+	return &refusals{UDPConn: udp, batch: ipv4.NewPacketConn(udp), when: map[netip.AddrPort]refusal{}}, err
 }
 
-// since reports whether a peer's port was refused in so long a time until now.
-func (r *refusals) since(peer netip.AddrPort, long time.Duration) bool {
+// died reports whether a peer that was silent for quicIdle has died. One that lives and hears nothing closes its socket after quicIdle, too, and is refused from then on: for
+// quicAlive at most, until the listener's time is over as well. Who died is refused from the beginning.
+func (r *refusals) died(peer netip.AddrPort) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, known := r.at[peer]
-	return known && time.Since(at) < long
+	was, known := r.when[netip.AddrPortFrom(peer.Addr().WithZone(""), peer.Port())]
+	return known && time.Since(was.last) < quicIdle && time.Since(was.first) > quicIdle/2
 }
 
 // ReadBatch is what quic-go reads with. No error of the network is one of reading.
 func (r *refusals) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	for {
 		n, err := r.batch.ReadBatch(ms, flags)
-		if err == nil || !r.reported(err) {
+		if err == nil || !isNetworkError(err) {
 			return n, err
 		}
+		r.hear()
 	}
 }
 
-// WriteMsgUDP sends, again if the error is of an earlier packet. One that comes a third time is this packet's.
+// WriteMsgUDP sends, again if the error is of an earlier packet: quic-go gives a connection up whose packet cannot be sent. One that comes a third time is this packet's, unless
+// there was news from the network meanwhile: then the packet is lost, as it is when this host's own queue is full, of which the kernel tells with IP_RECVERR only.
 func (r *refusals) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
+	news := false
 	for range 3 {
 		n, oobn, err = r.UDPConn.WriteMsgUDP(b, oob, to)
-		if err == nil || !r.reported(err) {
+		if err == nil || !isNetworkError(err) {
 			break
 		}
+		news = r.hear() || news
+	}
+	if errors.Is(err, unix.ENOBUFS) || news && err != nil && isNetworkError(err) && !errors.Is(err, unix.EMSGSIZE) {
+		return len(b), len(oob), nil
 	}
 	return n, oobn, err
 }
 
-// reported reports whether an error may be the network's about a packet sent earlier, and takes in what there is of these.
-func (r *refusals) reported(err error) bool {
+func isNetworkError(err error) bool {
 	var errno unix.Errno
-	if !errors.As(err, &errno) || !networkErrors[errno] {
-		return false
-	}
+	return errors.As(err, &errno) && networkErrors[errno]
+}
+
+// hear takes in what the kernel has to tell of packets sent earlier, and reports whether there was anything.
+func (r *refusals) hear() (news bool) {
 	raw, err := r.SyscallConn()
 	if err != nil {
 		return false
@@ -92,43 +104,64 @@ func (r *refusals) reported(err error) bool {
 			if err != nil {
 				return
 			}
-			if refused(control[:size]) {
-				r.note(to)
+			news = true
+			if peer := at(to); refusedBy(control[:size]) == peer.Addr() {
+				r.note(peer)
 			}
 		}
 	})
-	return true
+	return news
 }
 
-// refused reports whether the kernel's note is of a packet whose port nobody had: struct sock_extended_err begins with the error and where it came from.
-func refused(control []byte) bool {
+// refusedBy is the host that says, in the kernel's note, that nobody has the port: struct sock_extended_err, and the host's address behind it. A firewall on the way knows
+// nothing of the peer's process. Not valid if it says something else.
+func refusedBy(control []byte) netip.Addr {
+	const size = 16 // of struct sock_extended_err, which begins with the error and where that came from
 	notes, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
-		return false
+		return netip.Addr{}
 	}
 	for _, n := range notes {
-		h := n.Header
-		if h.Level == unix.IPPROTO_IP && h.Type == unix.IP_RECVERR || h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_RECVERR {
-			icmp := len(n.Data) > 4 && (n.Data[4] == unix.SO_EE_ORIGIN_ICMP || n.Data[4] == unix.SO_EE_ORIGIN_ICMP6)
-			return icmp && binary.NativeEndian.Uint32(n.Data) == uint32(unix.ECONNREFUSED)
+		h, d := n.Header, n.Data
+		if !(h.Level == unix.IPPROTO_IP && h.Type == unix.IP_RECVERR || h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_RECVERR) || len(d) < size+2 {
+			continue
+		}
+		if icmp := d[4] == unix.SO_EE_ORIGIN_ICMP || d[4] == unix.SO_EE_ORIGIN_ICMP6; !icmp || binary.NativeEndian.Uint32(d) != uint32(unix.ECONNREFUSED) {
+			continue
+		}
+		switch host := d[size:]; { // struct sockaddr_in, sockaddr_in6
+		case binary.NativeEndian.Uint16(host) == unix.AF_INET && len(host) >= 8:
+			return netip.AddrFrom4([4]byte(host[4:8]))
+		case binary.NativeEndian.Uint16(host) == unix.AF_INET6 && len(host) >= 24:
+			return netip.AddrFrom16([16]byte(host[8:24])).Unmap()
 		}
 	}
-	return false
+	return netip.Addr{}
+}
+
+// at is a socket's address, without a zone.
+func at(a unix.Sockaddr) netip.AddrPort {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
+	}
+	return netip.AddrPort{}
 }
 
 // note keeps when, and forgets all when there are too many.
-func (r *refusals) note(to unix.Sockaddr) {
-	var peer netip.AddrPort
-	switch to := to.(type) {
-	case *unix.SockaddrInet4:
-		peer = netip.AddrPortFrom(netip.AddrFrom4(to.Addr), uint16(to.Port))
-	case *unix.SockaddrInet6:
-		peer = netip.AddrPortFrom(netip.AddrFrom16(to.Addr).Unmap(), uint16(to.Port))
-	}
+func (r *refusals) note(peer netip.AddrPort) {
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.at) >= maxRefused {
-		clear(r.at)
+	if len(r.when) >= maxRefused {
+		clear(r.when)
 	}
-	r.at[peer] = time.Now()
+	was, known := r.when[peer]
+	if !known || now.Sub(was.last) > quicIdle {
+		was.first = now
+	}
+	was.last = now
+	r.when[peer] = was
 }

@@ -3,7 +3,9 @@ package stripe
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
 )
 
 // mortal is a dialer's socket that can be closed, or fall silent, with nothing said to the peer.
@@ -97,5 +100,76 @@ func TestQUICPeerDies(t *testing.T) {
 				t.Errorf("of the living: %v", err)
 			}
 		})
+	}
+}
+
+// Who lives closes its socket when it has heard nothing for as long as the listener: only who is refused from the beginning of the silence has died.
+func TestDied(t *testing.T) {
+	peer := netip.MustParseAddrPort("[fe80::1%eth0]:5")
+	for name, c := range map[string]struct {
+		first, last time.Duration // ago
+		want        bool
+	}{
+		"all the time":          {9 * time.Second, time.Second, true},
+		"at the end":            {2 * time.Second, time.Second, false},
+		"before the silence":    {20 * time.Second, 9 * time.Second, false},
+		"of another one's time": {time.Hour, 59 * time.Minute, false},
+	} {
+		now := time.Now()
+		r := &refusals{when: map[netip.AddrPort]refusal{netip.MustParseAddrPort("[fe80::1]:5"): {now.Add(-c.first), now.Add(-c.last)}}}
+		if got := r.died(peer); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if (&refusals{}).died(peer) {
+		t.Error("never refused")
+	}
+}
+
+// A listener that sends into a queue of its own host's that is too short loses packets, as it would elsewhere, and no connection.
+func TestQUICListenerOverrunsItsQueue(t *testing.T) {
+	w := newWorld(t, QUIC, 1, "20mbit")
+	w.run("tc", "-n", w.server, "qdisc", "replace", "dev", "s0", "root", "tbf", "rate", "20mbit", "burst", "4k", "limit", "12k")
+	key := NewKey()
+	conf, err := tlsConfig(&Config{Key: key, Peers: []PublicKey{key.Public()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 4 << 20
+	var l acceptor
+	if err := netns.Do(w.server, func() (err error) {
+		l, err = quicCarrier{}.listen(":0", conf)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	sent := make(chan error, 1)
+	go func() {
+		came, err := l.accept()
+		if err != nil {
+			sent <- err
+			return
+		}
+		far, err := came.open(t.Context())
+		if err == nil {
+			err = far.writeAll([][]byte{make([]byte, size)})
+		}
+		sent <- err
+	}()
+	var near *opened
+	if err := netns.Do(w.client, func() (err error) {
+		near, err = quicCarrier{}.dial(t.Context(), source{addr: netip.MustParseAddr("10.78.0.1")}, netip.AddrPortFrom(netip.MustParseAddr("10.78.0.2"), addrPort(l.Addr()).Port()), conf)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	if err := near.writeAll([][]byte{{1}}); err != nil { // a stream is told of with its first byte
+		t.Fatal(err)
+	}
+	n, err := io.CopyN(io.Discard, near, size)
+	if err := errors.Join(err, <-sent); err != nil {
+		t.Errorf("%d of %d bytes came: %v", n, size, err)
 	}
 }

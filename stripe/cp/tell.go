@@ -25,7 +25,9 @@ func (t *Text) tellLinks(s Snapshot, which func([]stripe.LinkStats) []stripe.Lin
 		t.told = map[string]string{}
 	}
 	t.tell("link ", which(s.Links), t.Named, over)
-	if len(s.Links) > 0 && !slices.ContainsFunc(s.Links, func(l stripe.LinkStats) bool { return l.Error == "" }) {
+	works := func(l stripe.LinkStats) bool { return l.Error == "" }
+	told := func(l stripe.LinkStats) bool { return t.told["link "+l.Name] != "" }
+	if slices.ContainsFunc(s.Links, told) && !slices.ContainsFunc(s.Links, works) {
 		return // no way leads to the other host's either, for the reasons just told
 	}
 	t.tell("far link ", which(s.FarLinks), t.FarNamed, over)
