@@ -30,8 +30,7 @@ type progress struct {
 	done     int
 	skipped  int // of those done: they took no time
 	running  map[int]string
-	said     int             // how often one said what it does
-	saying   map[int]int     // the number of what each said last
+	said     map[int]int     // how often each said what it does
 	at       map[int]float64 // virtual time of those that run
 	started  time.Time
 	first    time.Time // since when the cells are timed
@@ -43,7 +42,7 @@ type progress struct {
 
 // newProgress shows how far cells of these lengths are; without any, what is done instead of them.
 func newProgress(out *os.File, name string, lengths []float64) *progress {
-	p := &progress{out: out, name: name, lengths: lengths, cells: len(lengths), running: map[int]string{}, saying: map[int]int{}, at: map[int]float64{},
+	p := &progress{out: out, name: name, lengths: lengths, cells: len(lengths), running: map[int]string{}, said: map[int]int{}, at: map[int]float64{},
 		started: time.Now(), end: make(chan struct{})}
 	if out == nil {
 		p.out = io.Discard
@@ -177,13 +176,12 @@ func (p *progress) cellDoing(i int, what string) {
 	if p.terminal {
 		return
 	}
-	p.said++
-	said := p.said
-	p.saying[i] = said
+	p.said[i]++
+	said := p.said[i]
 	time.AfterFunc(quiet, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.closed && p.saying[i] == said && p.running[i] == what {
+		if !p.closed && p.said[i] == said && p.running[i] == what {
 			p.print(fmt.Sprintf("[%d] %s", i+1, what))
 		}
 	})

@@ -287,9 +287,7 @@ func (c quicCaller) open(ctx context.Context) (*opened, error) {
 		_ = c.Close()
 		return nil, quicError(err)
 	}
-	return newQUICWire(c.conn, stream, func() bool {
-		return c.refused.died(addrPort(c.conn.RemoteAddr()))
-	}), nil
+	return newQUICWire(c.conn, stream, func() bool { return c.refused.died(addrPort(c.conn.RemoteAddr())) }), nil
 }
 
 func (c quicCaller) Close() error { return c.conn.CloseWithError(0, "") }

@@ -105,7 +105,7 @@ func (r *refusals) hear() (news bool) {
 				return
 			}
 			news = true
-			if peer := at(to); refusedBy(control[:size]) == peer.Addr() {
+			if peer := at(to); peer.IsValid() && refusedBy(control[:size]) == peer.Addr() {
 				r.note(peer)
 			}
 		}

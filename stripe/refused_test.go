@@ -39,7 +39,7 @@ func reaches(t *testing.T, l acceptor, conf *tls.Config) (*mortal, *opened) {
 			t.Fatal(err)
 		}
 	}
-	to := l.Addr().(*net.UDPAddr)
+	to := net.UDPAddrFromAddrPort(addrPort(l.Addr()))
 	if to.IP.IsUnspecified() {
 		to.IP = net.IPv4(127, 0, 0, 1)
 	}

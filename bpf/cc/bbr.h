@@ -131,9 +131,7 @@ static __always_inline void bbr_init(struct sock *sk, struct plait_sock *s)
 	const struct tcp_sock *tp = tcp_sk(sk);
 
 	b->next_round_delivered = tp->delivered;
-	b->min_rtt_us = min_rtt_us(s); /* the kernel's may be that of a segment sent twice, for minutes (acked_rtt_us()) */
-	if (!b->min_rtt_us)
-		b->min_rtt_us = tp->rtt_min.s[0].v; /* of the handshake */
+	b->min_rtt_us = tp->rtt_min.s[0].v;
 	b->min_rtt_at_us = tp->tcp_mstamp;
 	b->epoch_us = tp->tcp_mstamp;
 	b->mode = BBR_STARTUP;
