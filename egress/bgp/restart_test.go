@@ -47,6 +47,27 @@ func TestGracefulRestart(t *testing.T) {
 	}
 }
 
+// It returns and never says that it has told all: what it has not told again goes after staleTime.
+func TestRestartWithoutEnd(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	w := lose(t, r, func() { must(t, r.conn.Close()) })
+	r.greet()
+	r.say(vpn("2001:db8:d::/48").message(t))
+	w.until("one stale route", func() bool { return w.speaker.Sessions()[0].Stale[VPNv6] == 1 })
+	s := w.speaker.sessions[0]
+	s.work.Lock()
+	left := s.timer.Reset(time.Millisecond) // minutes otherwise
+	s.work.Unlock()
+	if !left {
+		t.Error("nobody waited for the end")
+	}
+	w.has("2001:db8:d::/48")
+	if s := w.speaker.Sessions()[0]; s.Stale[VPNv6] != 0 || s.State != Established {
+		t.Errorf("session after that: %+v", s)
+	}
+}
+
 // It dies once more before it has told all: what was stale then goes (RFC 4724 section 4.2).
 func TestRestartTwice(t *testing.T) {
 	t.Parallel()

@@ -262,6 +262,32 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
+// Routes that nothing leads to any more go after what is new, and the shorter prefix first: packets for the longer one never take the way of a shorter one that is
+// right for others only.
+func TestNextHopsGoLast(t *testing.T) {
+	n := newNetwork(t)
+	journal := []string{}
+	k := n.kernel(&journal)
+	n.must(k.Reconcile(slices.Values([]egress.Entry{})))
+	long, middle, short := entry(0, "2001:db8:c000::/48", hops6[0]), entry(0, "2001:db8:c000::/40", hops6[0]), entry(0, "2001:db8:c000::/36", hops6[1])
+	n.must(k.Apply([]egress.Change{{New: &long}, {New: &middle}}))
+	lost, gone := long, middle
+	lost.NextHop, gone.NextHop = netip.MustParseAddr("2001:db8:99::1"), netip.MustParseAddr("2001:db8:99::1")
+	journal = nil
+	if err := k.Apply([]egress.Change{{Old: &long, New: &lost}, {Old: &middle, New: &gone}, {New: &short}}); err == nil {
+		t.Fatal("a next hop that nothing leads to is no error")
+	}
+	var did []string
+	for _, line := range journal {
+		if verb, rest, _ := strings.Cut(line, " route "); !strings.Contains(rest, "no way") && (verb == "add" || verb == "delete") {
+			did = append(did, verb+" "+strings.Fields(rest)[0])
+		}
+	}
+	if want := []string{"add 2001:db8:c000::/36", "delete 2001:db8:c000::/40", "delete 2001:db8:c000::/48"}; !slices.Equal(did, want) {
+		t.Errorf("got %q, want %q", did, want)
+	}
+}
+
 // The way to a next hop may have several gateways, as that of a server with two switches: the best path takes the one that the kernel chooses for it.
 func TestNextHopBehindSeveral(t *testing.T) {
 	n := newNetwork(t)

@@ -161,13 +161,14 @@ func (k *Kernel) nexthop(w way) (uint32, error) {
 	return h.id, nil
 }
 
-// Apply does the plan's changes in their order. After an error, Reconcile.
+// Apply does the plan's changes in their order; routes that go because nothing leads to their new next hops go last, like others, shortest prefix first. After an
+// error, Reconcile.
 func (k *Kernel) Apply(changes []egress.Change) error {
 	if k.hops == nil {
 		return errors.New("apply changes: Reconcile comes first, to know what the kernel has")
 	}
 	var f failures
-	requests := make([]request, 0, len(changes))
+	var requests, gone []request
 	for _, c := range changes {
 		r, reason, err := request{}, "", error(nil)
 		var to kernelRoute
@@ -187,13 +188,15 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 			}
 			r = request{verb, to, fmt.Sprintf("a better route, or another SID or next hop; was %v%v", shown(c.Old.SID), shown(c.Old.NextHop))}
 		case c.Old != nil:
-			r = request{Delete, kernelRoute{place: placeFor(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")}
+			gone = append(gone, request{Delete, kernelRoute{place: placeFor(c.Old), sid: c.Old.SID, gateway: c.Old.NextHop}, cmp.Or(reason, "withdrawn")})
+			continue
 		default:
 			continue
 		}
 		requests = append(requests, r)
 	}
-	f.add(k.carry(requests))
+	slices.SortStableFunc(gone, func(a, b request) int { return int(a.object.(kernelRoute).bits) - int(b.object.(kernelRoute).bits) })
+	f.add(k.carry(append(requests, gone...)))
 	return f.err()
 }
 
