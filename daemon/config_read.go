@@ -40,6 +40,20 @@ func (r *reader) problem(n *yaml.Node, format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf("%s:%d:%d: %s", r.file, n.Line, n.Column, fmt.Sprintf(format, args...)))
 }
 
+// mostShown are the characters a problem repeats of a value: a file that is no configuration may be one single value, of many lines.
+const mostShown = 100
+
+func shown(value string) string {
+	more := ""
+	if r := []rune(value); len(r) > mostShown {
+		value, more = string(r[:mostShown]), "..."
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		value = strconv.Quote(value)
+	}
+	return value + more
+}
+
 // what is how a problem names a value.
 func what(n *yaml.Node) string {
 	switch n.Kind {
@@ -51,7 +65,7 @@ func what(n *yaml.Node) string {
 	if n.ShortTag() == "!!null" {
 		return "nothing"
 	}
-	return n.Value
+	return shown(n.Value)
 }
 
 // resolve follows an alias (*name) to what it stands for.
@@ -82,7 +96,7 @@ func (r *reader) mapping(n *yaml.Node, at string, keys []key) {
 		j := slices.Index(names, k.Value)
 		switch line, twice := seen[k.Value]; {
 		case j < 0:
-			r.problem(k, "%s: unknown key: expected %s", k.Value, expect(k.Value, names))
+			r.problem(k, "%s: unknown key: expected %s", shown(k.Value), expect(k.Value, names))
 		case twice:
 			r.problem(k, "%s: second time in this mapping: expected once, it is in line %d", k.Value, line)
 		default:

@@ -296,6 +296,15 @@ func TestRereadRefuses(t *testing.T) {
 	}
 }
 
+// A file that is no configuration at all is not repeated as a whole, nor over several lines.
+func TestReadConfigOfProse(t *testing.T) {
+	inDirectory(t, "Dear operator,\n\n"+strings.Repeat("all is well. ", 1000))
+	_, err := ReadConfig("plait.yaml")
+	if want := `plait.yaml:1:1: the file: "Dear operator,\n` + strings.Repeat("all is well. ", 6) + `all is "...: expected a mapping`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %.300v, want %s", err, want)
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	f.Add("congestion: {mode: on, rules: [{port: [1, 2], prefix: ::/0}]}")
 	f.Add("a: &a {b: *a}")

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -231,6 +232,26 @@ func checkAckpath(s AckpathStatus, up bool) Check {
 		return Check{name, OK, fmt.Sprintf("taken on UDP port %d; where a firewall is, it must let that port in", s.Port), ""}
 	}
 	return Check{name, OK, "MPTCP and the packet hooks are there; a host that sends takes them on a UDP port that firewalls must let in", ""}
+}
+
+// CheckConfig is about a configuration file, from what ReadConfig made of it.
+func CheckConfig(path string, c Config, err error) Check {
+	const name = "configuration"
+	if err != nil {
+		found := firstLine(err)
+		if more := strings.Count(err.Error(), "\n"); more > 0 {
+			found += fmt.Sprintf("; and %d more", more)
+		}
+		return Check{name, Fail, found, "mend it: plait up and plait reload take a configuration as a whole or not at all"}
+	}
+	if _, missing := os.Stat(path); missing != nil {
+		return Check{name, Info, "there is no " + path + ": all is as by default", ""}
+	}
+	modes := fmt.Sprintf("congestion %v", c.Congestion.Mode)
+	if n := len(c.Congestion.Rules); n > 0 {
+		modes += fmt.Sprintf(" (rules: %d)", n)
+	}
+	return Check{name, OK, fmt.Sprintf("%s: %s, egress %v, ackpath %v", path, modes, cmp.Or(c.Egress.Mode, Off), c.Ackpath.Mode), ""}
 }
 
 // setting is a file of one line, or "" if there is none.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +32,28 @@ func TestMissingCapabilities(t *testing.T) {
 	}
 	if _, err := missingCapabilities(""); err == nil {
 		t.Error("capabilities were found in nothing")
+	}
+}
+
+func TestCheckConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plait.yaml")
+	for text, want := range map[string]Check{
+		"": {"configuration", Info, "there is no " + file + ": all is as by default", ""},
+		"congestion: {mode: observe, rules: [{port: 22, mode: off}]}": {"configuration", OK, file + ": congestion observe (rules: 1), egress off, ackpath off", ""},
+		"congestion:\n  polcy: plait\n  holdout_percent: 120\n": {"configuration", Fail, file + ":2:3: polcy: unknown key: expected policy? (mode, policy, holdout_percent, allow or rules); and 1 more",
+			"mend it: plait up and plait reload take a configuration as a whole or not at all"},
+	} {
+		c, err := DefaultConfig(), error(nil)
+		if text != "" {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err = ReadConfig(file)
+		}
+		if got := CheckConfig(file, c, err); got != want {
+			t.Errorf("%q: got %+v, want %+v", text, got, want)
+		}
+		_ = os.Remove(file)
 	}
 }
 

@@ -12,14 +12,22 @@ import (
 
 func newDoctor() *cobra.Command {
 	var f controlFlags
+	var config string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether plait can work on this host",
-		Long:  "Check whether plait can work on this host, and say what to do about what is missing. Nothing is changed. The exit status is 0\nif plait is usable and 1 if something it needs is missing.",
-		Args:  cobra.NoArgs,
+		Short: "Check whether plait can work on this host, and its configuration",
+		Long: "Check whether plait can work on this host and can read its configuration, and say what to do about what is missing. Nothing is changed.\n" +
+			"The exit status is 0 if plait is usable, 1 if something it needs is missing, and 2 if the configuration has mistakes, which are told on\n" +
+			"standard error with line and column.",
+		Example: "  plait doctor\n  plait doctor --config new.yaml    before it becomes " + daemon.DefaultConfigPath,
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			checks := daemon.Doctor(f.client().Path())
+			read, wrong := daemon.ReadConfig(config)
+			if f.path == "" {
+				f.path = read.Control
+			}
+			checks := append([]daemon.Check{daemon.CheckConfig(config, read, wrong)}, daemon.Doctor(f.path)...)
 			if asJSON {
 				if err := writeJSON(c.OutOrStdout(), checks); err != nil {
 					return err
@@ -27,13 +35,17 @@ func newDoctor() *cobra.Command {
 			} else {
 				printChecks(c.OutOrStdout(), checks)
 			}
-			if !daemon.Usable(checks) {
+			switch {
+			case wrong != nil:
+				return wrong
+			case !daemon.Usable(checks):
 				return &exit{status: 1}
 			}
 			return nil
 		},
 	}
-	f.add(c)
+	c.Flags().StringVar(&config, "config", daemon.DefaultConfigPath, "check this configuration `file`; the default one need not exist")
+	c.Flags().StringVar(&f.path, "control", "", "ask the plait that listens on this `path` (default: as the configuration says)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	return c
 }
