@@ -49,6 +49,9 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
 		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return flagError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -67,6 +70,9 @@ func newRoot() *cobra.Command {
 	}
 	return root
 }
+
+// flagError is of a flag that there is not, or whose value cannot be.
+type flagError struct{ error }
 
 // heed is for what has to be brought to an end: the context ends at a signal, and a second one ends the program at once. Without it the first does.
 func heed(ctx context.Context) context.Context {
@@ -118,7 +124,8 @@ func execute(args []string) int {
 	out := &output{to: os.Stdout}
 	root.SetOut(out)
 	c, err := root.ExecuteContextC(context.Background())
-	if err != nil && c.ValidateArgs(c.Flags().Args()) != nil { // it says how many arguments there should be, but not which
+	var flag flagError
+	if err != nil && !errors.As(err, &flag) && c.ValidateArgs(c.Flags().Args()) != nil { // it says how many arguments there should be, but not which
 		hint := "usage: " + c.UseLine()
 		if c.HasAvailableSubCommands() {
 			hint = "see " + c.CommandPath() + " --help"
