@@ -267,6 +267,10 @@ func TestSourceChanges(t *testing.T) {
 			must(os.Remove(file))
 			must(syscall.Mkfifo(file, 0o644))
 		}, "run the same command again", true},
+		"a directory before": {0, func(file string) {
+			must(os.Remove(file))
+			must(os.Mkdir(file, 0o755))
+		}, "run the same command again", true},
 		"a link before": {0, func(file string) {
 			must(os.Remove(file))
 			must(os.Symlink("/etc/passwd", file))
