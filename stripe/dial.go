@@ -48,6 +48,7 @@ type dialer struct {
 	had     map[pair]*path    // the last path of each pair that has worked
 	wanted  map[string]bool   // links that are named, or have had a path
 	missing map[string]string // those that cannot be tried, and why
+	absent  map[string]string // why interfaces are not among the links, as those were listed; runPairs'
 
 	heard      map[string]bool   // links the listener has told of
 	farNames   map[string]string // the listener's name of a link, by the one it has in pairs
@@ -213,7 +214,7 @@ func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
 		if time.Since(listed) >= relistEvery {
 			var now []Link
 			if now, err = d.cfg.links(); err == nil {
-				links, listed = now, time.Now()
+				links, listed, d.absent = now, time.Now(), nil
 			}
 		}
 		d.update(ctx, links, &running)
@@ -249,7 +250,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 		begins := func(w way) bool { return w.link == name }
 		switch {
 		case !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }):
-			d.missing[name] = "there is no such interface, or it is down, or has no address (a link-local one, fe80::, does not count)"
+			d.missing[name] = d.unusable(name)
 		case !slices.ContainsFunc(all, begins):
 			d.missing[name] = "it has no address of the same family as one of the peer's"
 		case d.cfg.spent(name) && !d.begun(name):
@@ -285,6 +286,19 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 			go func() { defer running.Done(); d.runPair(of, p, t) }()
 		}
 	}
+}
+
+// unusable is Unusable, asked once for each list of the links: a proxy has 900 connections.
+func (d *dialer) unusable(name string) string {
+	why, ok := d.absent[name]
+	if !ok {
+		why = Unusable(name)
+		if d.absent == nil {
+			d.absent = map[string]string{}
+		}
+		d.absent[name] = why
+	}
+	return why
 }
 
 // have reports whether a link has an address, given with a port, as far as that is known.

@@ -59,6 +59,22 @@ func Links() ([]Link, error) {
 	return append(links, loopback...), nil
 }
 
+// Unusable says why Links does not have an interface, in words for people.
+func Unusable(name string) string {
+	i, err := netlink.LinkByName(name)
+	switch {
+	case errors.As(err, new(netlink.LinkNotFoundError)):
+		return "there is no such interface"
+	case err != nil:
+		return fmt.Sprintf("look for the interface: %v", err)
+	case i.Attrs().RawFlags&unix.IFF_UP == 0:
+		return "the interface is down"
+	case i.Attrs().RawFlags&unix.IFF_LOWER_UP == 0:
+		return "the interface has no carrier: no cable, or no network it is connected to"
+	}
+	return "the interface has no address (a link-local one, fe80::, does not count)"
+}
+
 // addresses are those of this host, on links that are down and of any kind, too.
 func addresses() (map[netip.Addr]bool, error) {
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)

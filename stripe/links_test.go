@@ -2,11 +2,18 @@ package stripe
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
 )
 
 // Routes that change all the time, as on a BGP router, are told of ten times a second, the last one too; a link or an address at once.
@@ -47,4 +54,34 @@ func TestRouteStorm(t *testing.T) {
 			t.Error("the subscription has ended, and nobody is to begin another")
 		}
 	})
+}
+
+// An interface that cannot be used is there all the same: ip link shows one without a carrier as up.
+func TestUnusable(t *testing.T) {
+	rung.Netns(t)
+	ns := fmt.Sprintf("plait-unusable-%d", os.Getpid())
+	for _, args := range []string{"netns add " + ns, "-n " + ns + " link add c0 type veth peer name c1", "-n " + ns + " addr add 10.78.0.1/24 dev c0"} {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v\n%s", args, err, out)
+		}
+	}
+	defer func() { _ = exec.Command("ip", "netns", "del", ns).Run() }()
+	for _, c := range []struct{ change, link, want string }{
+		{"", "gone0", "no such interface"}, {"", "c0", "is down"}, {"link set c0 up", "c0", "no carrier"}, {"link set c1 up", "c1", "no address"},
+	} {
+		if c.change != "" {
+			if out, err := exec.Command("ip", append([]string{"-n", ns}, strings.Fields(c.change)...)...).CombinedOutput(); err != nil {
+				t.Fatalf("ip %s: %v\n%s", c.change, err, out)
+			}
+		}
+		err := netns.Do(ns, func() error {
+			if got := Unusable(c.link); !strings.Contains(got, c.want) {
+				return fmt.Errorf("%q, want %q", got, c.want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", c.link, err)
+		}
+	}
 }

@@ -210,7 +210,7 @@ func (c *Conn) Abort() {
 	c.far.Close()
 }
 
-// LinkError is a link that was named and is not there.
+// LinkError is a link that was named and cannot be used.
 type LinkError struct{ text string }
 
 func (e *LinkError) Error() string { return e.text }
@@ -223,7 +223,7 @@ func checkLinks(what string, named map[string]stripe.Policy, links []stripe.Link
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if !slices.Contains(have, name) {
-			return &LinkError{fmt.Sprintf("%s %s: there is no such interface that is up and has an address; there are %s", what, name, strings.Join(have, ", "))}
+			return &LinkError{fmt.Sprintf("%s %s: %s; links that can be used: %s", what, name, stripe.Unusable(name), strings.Join(have, ", "))}
 		}
 	}
 	return nil
