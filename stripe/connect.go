@@ -19,7 +19,7 @@ const (
 // connect makes a pair's n-th attempt.
 func (d *dialer) connect(ctx context.Context, between pair, t *target, n int) (*path, error) {
 	d.mu.Lock()
-	to, old, timeout := t.tries[n%len(t.tries)], t.path, min(connectTimeMax, 2*connectTime<<min(2*(t.failed/len(t.tries)), 10))
+	to, old, timeout := t.attempt(n), t.path, min(connectTimeMax, 2*connectTime<<min(2*(t.failed/len(t.tries)), 10))
 	d.mu.Unlock()
 	if old != nil {
 		return d.reconnect(ctx, between, t)
@@ -42,6 +42,13 @@ func (d *dialer) reconnect(ctx context.Context, between pair, t *target) (*path,
 	ctx, cancel := context.WithTimeout(ctx, won.within)
 	defer cancel()
 	return d.join(ctx, won.wire, won.to, between, t.path)
+}
+
+// attempt is what the n-th attempt tries. It is called with the dialer locked.
+func (t *target) attempt(n int) try {
+	to := t.tries[n%len(t.tries)]
+	to.from.small = t.small
+	return to
 }
 
 // dial makes a wire.
@@ -119,7 +126,7 @@ func (d *dialer) race(ctx context.Context, between pair, t *target, timeout time
 // compete makes the n-th attempt of several.
 func (d *dialer) compete(ctx context.Context, t *target, n int, within time.Duration, ended chan<- rival) {
 	d.mu.Lock()
-	to := t.tries[n%len(t.tries)]
+	to := t.attempt(n)
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -62,7 +62,8 @@ type target struct {
 	since  time.Time // when it was begun, or failed after having worked
 	path   *path     // the last one
 	works  bool
-	failed int // attempts, since it worked
+	failed int  // attempts, since it worked
+	small  bool // larger packets may be lost
 	err    error
 	retry  signal
 }
@@ -393,7 +394,7 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 	defer d.changed.signal()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.err, t.works = err, err == nil
+	t.err, t.works, t.small = err, err == nil, t.small || errors.Is(err, errUnanswered)
 	if err == nil {
 		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
 		return 0

@@ -190,8 +190,9 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // source is where a path begins: an address of a link.
 type source struct {
-	link string
-	addr netip.Addr
+	link  string
+	addr  netip.Addr
+	small bool // its packets are to be
 }
 
 // from picks the address of a link to reach an address of the peer from: of the same family, best in the same subnet.
@@ -201,7 +202,7 @@ func (l Link) from(to netip.Addr) (s source, near bool) {
 		switch {
 		case a.Addr().Is4() != to.Is4() || a.Addr().IsLoopback() != to.IsLoopback():
 		case a.Contains(to) && a.Bits() < to.BitLen() || a.Addr() == to:
-			return source{l.Name, a.Addr()}, true
+			return source{link: l.Name, addr: a.Addr()}, true
 		case !s.addr.IsValid():
 			s.addr = a.Addr()
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -130,8 +131,23 @@ func (w *tcpWire) waitRoom() error {
 
 type tcpCarrier struct{}
 
+// errUnanswered is a connection on which nothing came. The first that both ends send fills a packet, and some links lose those without a sign: tunnels, PPPoE,
+// behind a firewall that drops ICMP.
+var errUnanswered = errors.New("no answer on a connection")
+
+// smallSegment is what a packet carries on a link that loses larger ones: that makes 1280 bytes with the headers of IPv6, which every link must carry (RFC 8200).
+const smallSegment = 1220
+
+// control prepares a socket. TCP_MAXSEG is for both directions: the peer is told it.
+func (s source) control(network, address string, c syscall.RawConn) error {
+	if s.small {
+		_ = c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, smallSegment) })
+	}
+	return s.bind(network, address, c)
+}
+
 func (tcpCarrier) dial(ctx context.Context, from source, to netip.AddrPort, conf *tls.Config) (*opened, error) {
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.addr, 0)), Control: from.bind}
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.addr, 0)), Control: from.control}
 	start := time.Now()
 	conn, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
@@ -139,7 +155,11 @@ func (tcpCarrier) dial(ctx context.Context, from source, to netip.AddrPort, conf
 	}
 	rtt := time.Since(start)
 	o, err := openTCP(ctx, conn.(*net.TCPConn), func(c net.Conn) *tls.Conn { return tls.Client(c, conf) })
-	if err != nil {
+	switch {
+	case late(err):
+		text := fmt.Sprintf("connected to the server over this link (%v), and then no answer: a firewall lets no more through, the link loses large packets, or the server is too busy", to)
+		return nil, &reason{text, errors.Join(errUnanswered, err)}
+	case err != nil:
 		return nil, fmt.Errorf("TLS handshake with %v: %w", to, err)
 	}
 	o.rtt = rtt
