@@ -95,18 +95,20 @@ func asked(sources []string, to string, opt Options) (request, error) {
 	if err != nil {
 		return r, err
 	}
-	info, err := os.Stat(to)
-	within := err == nil && info.IsDir() || r.Into
 	for _, s := range sources {
 		name, err := nameHere(s)
 		if err != nil {
 			return r, err
 		}
+		r.Names = append(r.Names, name)
+	}
+	info, err := os.Stat(to)
+	within := err == nil && info.IsDir() && !isMarked(to, r.Names) || r.Into
+	for _, name := range r.Names {
 		at := to
 		if within {
 			at = filepath.Join(to, name)
 		}
-		r.Names = append(r.Names, name)
 		r.Absent = append(r.Absent, !there(at) && !there(filepath.Join(filepath.Dir(at), partOf(filepath.Base(at)))))
 	}
 	return r, nil

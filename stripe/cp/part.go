@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,6 +31,19 @@ const (
 func partOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return partPrefix + hex.EncodeToString(sum[:])[:partDigits]
+}
+
+// markOf is what a directory has in it that is made for a source under a name the user chose, until all of it is there: the next copy goes on in it, where it
+// would otherwise make another one in it, as cp(1) does.
+func markOf(source string) string { return partOf("/" + source) } // no file has such a name
+
+// isMarked reports whether a directory was made for the only one of these sources, and not all of it came.
+func isMarked(dir string, sources []string) bool {
+	if base := filepath.Base(dir); len(sources) != 1 || base == "." || base == ".." || base == "/" {
+		return false
+	}
+	info, err := os.Lstat(filepath.Join(dir, markOf(sources[0])))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // isPart reports whether a part may have this name: copied as a file, it would take the place of the one that is written.

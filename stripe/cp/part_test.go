@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,5 +233,48 @@ func TestForeignPart(t *testing.T) {
 	}
 	if _, problems, err = push(t, Options{}, dst, src); err != nil || len(problems) > 0 {
 		t.Errorf("of the directory's user: %v, told %+v", err, problems)
+	}
+}
+
+// A directory is copied to a name that is not there yet. The same command goes on in what it has made, and does not make another one in it.
+func TestResumeNewDirectory(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "new")
+	write(t, filepath.Join(from, "a"), strings.Repeat("a", 1<<20))
+	write(t, filepath.Join(from, "b"), strings.Repeat("b", 4<<20))
+	for way, run := range map[string]func(near net.Conn) error{
+		"push": func(near net.Conn) error {
+			return Push(near, []string{from}, to, Options{}, NewProgress(func(Problem) {}))
+		},
+		"pull": func(near net.Conn) error {
+			return Pull(near, []string{from}, to, Options{}, NewProgress(func(Problem) {}))
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			near, far := net.Pipe()
+			served := make(chan struct{})
+			go func() {
+				_ = Serve(map[string]net.Conn{"push": far, "pull": &cutConn{far, 3 << 20}}[way], nil)
+				far.Close()
+				close(served)
+			}()
+			if err := run(map[string]net.Conn{"push": &cutConn{near, 3 << 20}, "pull": near}[way]); err == nil {
+				t.Fatal("not interrupted")
+			}
+			near.Close()
+			<-served
+			again := map[string]func(*testing.T, Options, string, ...string) (*Progress, []Problem, error){"push": push, "pull": pull}[way]
+			p, problems, err := again(t, Options{}, to, from)
+			if err != nil || len(problems) > 0 || p.SentBytes.Load() > 3<<20 {
+				t.Errorf("%d bytes sent again, %v, %v", p.SentBytes.Load(), problems, err)
+			}
+			same(t, from, to)
+			if _, problems, err = again(t, Options{}, to, from); err != nil || len(problems) > 0 { // it is complete: as with cp(1)
+				t.Errorf("%v, %v", problems, err)
+			}
+			same(t, from, filepath.Join(to, "src"))
+			if err := os.RemoveAll(to); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

@@ -21,6 +21,7 @@ type receiver struct {
 	s        *stream
 	root     *os.Root
 	names    []string // of the sources, below root
+	mark     string   // of a directory that is made in the place of the only source; empty: there are several, or it goes into one
 	absent   []bool   // there was nothing of a source
 	checksum bool
 	progress *Progress
@@ -54,11 +55,17 @@ func runReceiver(s *stream, r request, p *Progress) error {
 	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
 		return rc.end(r.To, err)
 	}
+	if len(r.Names) == 1 && !r.Into {
+		rc.mark = markOf(r.Names[0])
+	}
 	defer rc.root.Close()
 	defer rc.asking.close()
 	defer rc.writing.close()
 	if err := rc.takeAll(); err != nil {
 		return err
+	}
+	if rc.mark != "" && p.Failures() == 0 {
+		_ = rc.root.Remove(path.Join(rc.names[0], rc.mark)) // in most cases there is none
 	}
 	if err := rc.finishDirs(); err != nil {
 		return err
@@ -141,6 +148,9 @@ func place(to string, names []string, into bool) (*os.Root, []string, error) {
 	}
 	info, err := os.Stat(to)
 	switch {
+	case err == nil && info.IsDir() && !into && isMarked(to, names):
+		root, err := os.OpenRoot(filepath.Dir(to))
+		return root, []string{filepath.Base(to)}, err
 	case err == nil && info.IsDir():
 	case err == nil && into:
 		return nil, nil, errors.New("is no directory, and must be one")
@@ -268,6 +278,11 @@ func (rc *receiver) leave(e entry) error {
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
 	err := rc.root.Mkdir(name, 0o700)
+	if err == nil && rc.mark != "" && name == rc.names[0] {
+		if err := rc.root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
+			return err
+		}
+	}
 	made := directory{mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
 	if e.Mode&unix.S_ISVTX != 0 {
 		made.mode |= fs.ModeSticky
