@@ -320,7 +320,7 @@ func (d *Daemon) openRest(ctx context.Context, c Config, held []*os.File) (err e
 	case err != nil:
 		return err
 	case exits:
-		debug.SetGCPercent(50) // a full table is 250 MB that stay: as much again in garbage, as by default, would be too much
+		debug.SetGCPercent(30) // a full table of four exits is 390 MB that stay: as much again in garbage, as by default, would be too much
 		d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), d.options.Log)
 		return err
 	}
