@@ -173,12 +173,6 @@ func (k *kernel) beat(sampleEvery time.Duration) error {
 	return nil
 }
 
-func monotonicNs() uint64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with a valid clock and pointer
-	return uint64(t.Nano())
-}
-
 // unhook ends what offers new connections to plait.
 func (k *kernel) unhook() error {
 	if k.hooked == nil {

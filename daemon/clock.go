@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonicNs is the clock the kernel half reads: CLOCK_MONOTONIC without what this process's time namespace, as a container may have one, adds to it.
+func monotonicNs() uint64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with a valid clock and pointer
+	return uint64(t.Nano() - timeNamespaceNs())
+}
+
+// timeNamespaceNs is what it adds. That is settled before the first process is in the namespace, and there is none before Linux 5.6.
+var timeNamespaceNs = sync.OnceValue(func() int64 {
+	offsets, _ := os.ReadFile("/proc/self/timens_offsets")
+	return monotonicOffsetNs(string(offsets))
+})
+
+// monotonicOffsetNs reads the text of /proc/PID/timens_offsets: a clock, seconds and nanoseconds on each line.
+func monotonicOffsetNs(text string) int64 {
+	for line := range strings.Lines(text) {
+		var clock string
+		var s, ns int64
+		if n, _ := fmt.Sscan(line, &clock, &s, &ns); n == 3 && (clock == "monotonic" || clock == fmt.Sprint(unix.CLOCK_MONOTONIC)) {
+			return s*1e9 + ns
+		}
+	}
+	return 0
+}

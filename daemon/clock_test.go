@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"plait.dev/plait/internal/rung"
+)
+
+func TestMonotonicOffset(t *testing.T) {
+	for text, want := range map[string]int64{
+		"": 0,
+		"monotonic           0         0\nboottime            5         0\n":             0,
+		"monotonic       -1000  25000000\nboottime            5         0\n":             -1000e9 + 25e6,
+		"boottime            5         0\nmonotonic      100000         1\n":             100000e9 + 1,
+		"monotonic           x         0\nnot what was expected\nmonotonic 7 0 and more": 7e9,
+	} {
+		if got := monotonicOffsetNs(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+// The heartbeat is compared with the kernel's own clock. In a time namespace that is behind it would look stale, and no connection would be taken; in one that is
+// ahead it would look fresh long after the daemon's death, and none would return.
+func TestTimeNamespace(t *testing.T) {
+	rung.Netns(t)
+	const clock = "PLAIT_TEST_CLOCK"
+	if os.Getenv(clock) != "" {
+		fmt.Println("clock", monotonicNs())
+		return
+	}
+	for _, offset := range []string{"100000", "-100"} {
+		inside := exec.Command("unshare", "--time", "--monotonic", offset, os.Args[0], "-test.run", "^TestTimeNamespace$")
+		inside.Env = append(os.Environ(), clock+"=1")
+		said, err := inside.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		_, rest, _ := strings.Cut(string(said), "clock ")
+		number, _, _ := strings.Cut(rest, "\n")
+		got, err := strconv.ParseUint(number, 10, 64)
+		if apart := time.Duration(monotonicNs() - got); err != nil || apart < 0 || apart > time.Minute {
+			t.Errorf("%s s ahead: %d, %v: %v before the clock here, want less than a minute", offset, got, err, apart)
+		}
+	}
+}
