@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -335,12 +334,6 @@ func (c *Config) keys() []key {
 	}
 }
 
-// yamlErrorLine is how the YAML parser says where it stopped.
-var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
-
-// countsFromZero is what it says with a line that it counts from 0; with all else it counts from 1.
-var countsFromZero = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or)`)
-
 // parse reads the text of a file.
 func (c *Config) parse(file string, text []byte) error {
 	var document, second yaml.Node
@@ -350,19 +343,14 @@ func (c *Config) parse(file string, text []byte) error {
 		return fmt.Errorf("%s:1:1: the file is empty: expected keys, or {} to run with the defaults", file)
 	}
 	if err != nil {
-		line, cause := 1, strings.TrimPrefix(err.Error(), "yaml: ")
-		if m := yamlErrorLine.FindStringSubmatch(cause); m != nil {
-			line, _ = strconv.Atoi(m[1])
-			cause = m[2]
-			if countsFromZero.MatchString(cause) {
-				line++
-			}
-		}
-		return fmt.Errorf("%s:%d:1: %s: expected YAML", file, line, cause)
+		return notYAML(file, text, err)
 	}
 	r := &reader{file: file}
-	if decoder.Decode(&second) == nil {
+	switch err := decoder.Decode(&second); {
+	case err == nil:
 		r.problem(&second, "second document: expected one")
+	case !errors.Is(err, io.EOF): // what stands there would be left out without a word
+		return notYAML(file, text, err)
 	}
 	r.mapping(document.Content[0], "the file", c.keys())
 	return errors.Join(r.problems...)

@@ -220,6 +220,12 @@ func TestNotYAML(t *testing.T) {
 		"cgroup: /no/such\n":                "plait.yaml:1:9: cgroup: /no/such: no such file or directory: expected the absolute path of a cgroup v2 directory, like /sys/fs/cgroup",
 		"- a\n":                             "plait.yaml:1:1: the file: a list: expected a mapping with the keys cgroup, control, metrics, congestion, egress, ackpath",
 		"{}\n---\n{}\n":                     "plait.yaml:2:1: second document: expected one",
+		"{}\n---\n{{{\n":                    "plait.yaml:4:1: did not find expected node content: expected YAML",
+		"{}\n...\ngarbage: {\n":             "plait.yaml:3:1: did not find expected <document start>: expected YAML",
+		"congestion:\n\tmode: off\n":        "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
+		"{}\n# \xe9t\xe9\n":                 "plait.yaml:2:1: invalid trailing UTF-8 octet: expected YAML",
+		"# \u00e9\n\n# \x00\n":              "plait.yaml:3:1: control characters are not allowed: expected YAML",
+		"control: /run/x\nmetrics: *off\n":  "plait.yaml:2:1: unknown anchor 'off' referenced: expected YAML",
 	} {
 		inDirectory(t, text)
 		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
