@@ -17,7 +17,7 @@ func newEgressFlows() *cobra.Command {
 		Example: "  plait egress flows --seconds 60 > flows.csv",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if c.Flags().Changed("seconds") && seconds <= 0 {
+			if c.Flags().Changed("seconds") && !(seconds > 0) {
 				return fmt.Errorf("--seconds %g: expected a number above 0", seconds)
 			}
 			if err := f.client().EgressFlows(c.Context(), seconds, c.OutOrStdout()); err != nil {
