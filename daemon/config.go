@@ -52,6 +52,7 @@ type Config struct {
 	Egress     Egress
 	Ackpath    Ackpath
 
+	fromFile  bool      // not the defaults because there was no file
 	overrides Overrides // applied again when the file is read again
 }
 
@@ -171,6 +172,9 @@ func (c Config) Reread(path string) (Config, error) {
 	if err != nil {
 		return c, err
 	}
+	if c.fromFile && !next.fromFile { // the defaults would take connections that it left alone
+		return c, fmt.Errorf("%s: the file that is in force is gone: put it back, or write {} to it to run with the defaults", path)
+	}
 	if next.Control != c.Control || next.Metrics != c.Metrics || next.Cgroup != c.Cgroup {
 		return c, fmt.Errorf("%s: control, metrics and cgroup take effect when plait starts: run plait down and plait up", path)
 	}
@@ -218,5 +222,6 @@ func (c *Config) read(path string) error {
 	case err != nil:
 		return fmt.Errorf("read configuration: %w", err)
 	}
+	c.fromFile = true
 	return c.parse(path, text)
 }

@@ -34,7 +34,9 @@ func TestDefaultConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := ReadConfig("../packaging/plait.yaml")
-	if want := withCgroup(DefaultConfig()); err != nil || !reflect.DeepEqual(c, want) {
+	want := withCgroup(DefaultConfig())
+	want.fromFile = true
+	if err != nil || !reflect.DeepEqual(c, want) {
 		t.Errorf("packaging/plait.yaml: got %+v, %v, want the defaults %+v", c, err, want)
 	}
 	page, err := os.ReadFile("../docs/congestion/configuration.md")
@@ -113,7 +115,7 @@ congestion:
 			Policy: "rtcp", HoldoutPercent: &zero, Allow: Friendly},
 	}
 	want := Config{Cgroup: mount, Control: "/run/other", Metrics: "off",
-		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}, Ackpath: defaultAckpath()}
+		Congestion: Lever{Mode: Observe, Policy: "fixed:hybla", HoldoutPercent: 12.5, Allow: Aggressive, Rules: rules}, Ackpath: defaultAckpath(), fromFile: true}
 	c, err := ReadConfig("plait.yaml")
 	if err != nil || !reflect.DeepEqual(c, want) {
 		t.Fatalf("got  %+v, %v\nwant %+v", c, err, want)
@@ -139,7 +141,9 @@ func TestEmptyFile(t *testing.T) {
 	}
 	for _, text := range []string{"congestion:\n", "{}\n"} {
 		inDirectory(t, text)
-		if c, err := ReadConfig("plait.yaml"); err != nil || !reflect.DeepEqual(c, withCgroup(DefaultConfig())) {
+		want := withCgroup(DefaultConfig())
+		want.fromFile = true
+		if c, err := ReadConfig("plait.yaml"); err != nil || !reflect.DeepEqual(c, want) {
 			t.Errorf("%q: got %+v, %v, want the defaults", text, c, err)
 		}
 	}
@@ -308,6 +312,33 @@ func TestReadConfigOfProse(t *testing.T) {
 	_, err := ReadConfig("plait.yaml")
 	if want := `plait.yaml:1:1: the file: "Dear operator,\n` + strings.Repeat("all is well. ", 6) + `all is "...: expected a mapping`; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %.300v, want %s", err, want)
+	}
+}
+
+// Where there was a file, its absence is no configuration: the defaults would take connections that it left alone.
+func TestRereadGone(t *testing.T) {
+	inDirectory(t, "congestion: {mode: off}\n")
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const none = "" // as when there is none at DefaultConfigPath
+	if got, err := c.Reread(none); err == nil || !strings.Contains(err.Error(), "the file that is in force is gone") || !reflect.DeepEqual(got, c) {
+		t.Errorf("got %+v, %v, want the old configuration and why", got, err)
+	}
+	without, err := ReadConfig(none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if without, err = without.Reread(none); err != nil {
+		t.Errorf("no file, and never one: %v", err)
+	}
+	next, err := without.Reread("plait.yaml")
+	if err != nil || next.Congestion.Mode != Off {
+		t.Fatalf("a file where there was none: got %+v, %v, want it in force", next, err)
+	}
+	if _, err := next.Reread(none); err == nil {
+		t.Error("a file that came by a reload, and is gone: no error")
 	}
 }
 
