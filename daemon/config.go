@@ -219,6 +219,8 @@ func (c *Config) read(path string) error {
 		return nil
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("read configuration %s: there is no such file; name another with --config, or leave --config out to run with the defaults", path)
+	case errors.Is(err, os.ErrPermission): // the daemon has given up the right to read all the same
+		return fmt.Errorf("read configuration: %w; run this as root, who must be able to read it without special rights: chown root %s, chmod u+r %[2]s", err, path)
 	case err != nil:
 		return fmt.Errorf("read configuration: %w", err)
 	}

@@ -5,9 +5,12 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // inDirectory writes a configuration file and goes to its directory, so that problems name it plait.yaml.
@@ -339,6 +342,27 @@ func TestRereadGone(t *testing.T) {
 	}
 	if _, err := next.Reread(none); err == nil {
 		t.Error("a file that came by a reload, and is gone: no error")
+	}
+}
+
+// The daemon reads as root without special rights; one who has just edited the file as root does not expect that.
+func TestUnreadable(t *testing.T) {
+	inDirectory(t, "{}\n")
+	if err := os.Chmod("plait.yaml", 0); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		runtime.LockOSThread() // of which root's rights to files are taken
+		defer runtime.UnlockOSThread()
+		const nobody = 65534
+		if err := unix.Setfsuid(nobody); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Setfsuid(0) }()
+	}
+	want := "permission denied; run this as root, who must be able to read it without special rights: chown root plait.yaml, chmod u+r plait.yaml"
+	if _, err := ReadConfig("plait.yaml"); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
