@@ -114,13 +114,27 @@ func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready
 			return fmt.Errorf("write signal log: %w", err)
 		}
 		defer file.Close()
-		o.SignalLog = file
+		o.SignalLog = wholeLines{file}
 	}
 	err := daemon.Run(ctx, c, o)
 	if errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
 		return nil // a signal is the ordinary end of a daemon
 	}
 	return err
+}
+
+// wholeLines leaves no part of a line in a file, as where its disk is full: replay would end there, and what another plait appends would follow it on the line.
+type wholeLines struct{ *os.File }
+
+func (w wholeLines) Write(line []byte) (int, error) {
+	n, err := w.File.Write(line)
+	if err == nil || n == 0 {
+		return n, err
+	}
+	if end, none := w.Seek(0, io.SeekEnd); none == nil { // a pipe has no end
+		err = errors.Join(err, w.Truncate(end-int64(n)))
+	}
+	return 0, err
 }
 
 // hangups are what reloads a daemon by custom; to other commands it is the end of their terminal.

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/daemon"
+	"plait.dev/plait/internal/rung"
 )
 
 // What is off is the lever congestion: the exits beside it may be on.
@@ -15,5 +21,29 @@ func TestPrintUpOff(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d rules: got\n%s", rules, out.String())
 		}
+	}
+}
+
+// A signal log whose disk is full ends with a whole sample.
+func TestWholeLines(t *testing.T) {
+	rung.Netns(t) // it mounts
+	full := t.TempDir()
+	if err := unix.Mount("none", full, "tmpfs", 0, "size=4096"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(full, 0) }()
+	file, err := os.OpenFile(filepath.Join(full, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	line := strings.Repeat("x", 999) + "\n"
+	for i := range 5 {
+		if n, err := (wholeLines{file}).Write([]byte(line)); i < 4 && (n != len(line) || err != nil) || i == 4 && (n != 0 || !errors.Is(err, unix.ENOSPC)) {
+			t.Errorf("line %d: %d bytes, %v", i, n, err)
+		}
+	}
+	if got, err := os.ReadFile(file.Name()); err != nil || string(got) != strings.Repeat(line, 4) {
+		t.Errorf("%d bytes, %v, want 4 lines of %d", len(got), err, len(line))
 	}
 }
