@@ -5,9 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/daemon"
 	"plait.dev/plait/internal/rung"
@@ -28,10 +27,10 @@ func TestPrintUpOff(t *testing.T) {
 func TestWholeLines(t *testing.T) {
 	rung.Netns(t) // it mounts
 	full := t.TempDir()
-	if err := unix.Mount("none", full, "tmpfs", 0, "size=4096"); err != nil {
+	if err := syscall.Mount("none", full, "tmpfs", 0, "size=4096"); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Unmount(full, 0) }()
+	defer func() { _ = syscall.Unmount(full, 0) }()
 	file, err := os.OpenFile(filepath.Join(full, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +38,7 @@ func TestWholeLines(t *testing.T) {
 	defer file.Close()
 	line := strings.Repeat("x", 999) + "\n"
 	for i := range 5 {
-		if n, err := (wholeLines{file}).Write([]byte(line)); i < 4 && (n != len(line) || err != nil) || i == 4 && (n != 0 || !errors.Is(err, unix.ENOSPC)) {
+		if n, err := (wholeLines{file}).Write([]byte(line)); i < 4 && (n != len(line) || err != nil) || i == 4 && (n != 0 || !errors.Is(err, syscall.ENOSPC)) {
 			t.Errorf("line %d: %d bytes, %v", i, n, err)
 		}
 	}
