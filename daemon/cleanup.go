@@ -47,7 +47,7 @@ func unregister() error {
 		err = m.Delete(uint32(0))
 		m.Close()
 		if errors.Is(err, unix.EOPNOTSUPP) { // it hangs on a link, and with that on a process
-			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)", bpf.Name)
+			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)%s", bpf.Name, orKill)
 		}
 		if err != nil {
 			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)

@@ -139,9 +139,9 @@ func checkUp(registered, linked, exits bool, version string, err error) Check {
 	case !errors.Is(err, ErrNotRunning):
 		return Check{"plait", Warn, firstLine(err), "run this as root, on the host plait is on"}
 	case registered && linked:
-		return Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}
+		return Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH" + orKill}
 	case exits:
-		return Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH"}
+		return Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH" + orKill}
 	case registered:
 		return Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}
 	}

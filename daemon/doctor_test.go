@@ -124,9 +124,9 @@ func TestCheckUp(t *testing.T) {
 	}{
 		{true, true, true, nil, Check{"plait", OK, "up, version 1.2.3", ""}},
 		{false, true, false, down, Check{"plait", OK, "not up", ""}},
-		{true, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH"}},
+		{true, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH" + orKill}},
 		{true, false, false, down, Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}},
-		{false, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH"}},
+		{false, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH" + orKill}},
 		{true, true, false, errors.New("permission denied\nx"), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
 	} {
 		if got := checkUp(c.registered, c.linked, c.exits, "1.2.3", c.err); got != c.want {

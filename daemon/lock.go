@@ -10,8 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// orKill is for a plait whose socket somebody has removed: no command reaches it, and it ends in good order by SIGTERM.
+const orKill = "; if nothing answers, as its control socket was removed, end it by its process: pgrep -af 'plait up', kill PROCESS"
+
 // errLocked is why a lock cannot be had.
-var errLocked = errors.New("another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down")
+var errLocked = errors.New("another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down" + orKill)
 
 const lockSuffix = ".lock"
 
