@@ -106,3 +106,17 @@ func cgroupID(path string) (uint64, error) {
 	}
 	return file.Ino, nil
 }
+
+// replaced says that new connections are not taken because the cgroup is gone that there was when plait came up, or there is another one by its name, as of a
+// service that was started anew: the kernel's hook is with the one that was.
+func (k *kernel) replaced(cgroup string) string {
+	id, err := cgroupID(cgroup)
+	switch {
+	case !k.takes || err == nil && id == k.control.Cgroup:
+		return ""
+	case err != nil:
+		return fmt.Sprintf("new connections are not taken: cgroup %s: %v; make it, or name another, and run plait down and plait up", shownCgroup(cgroup), err)
+	}
+	return fmt.Sprintf("new connections are not taken: cgroup %s was removed and made again, and is another one to the kernel: run plait down and plait up, "+
+		"or name one above it, which stays", shownCgroup(cgroup))
+}

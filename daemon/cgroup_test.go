@@ -74,6 +74,32 @@ func TestCgroupRules(t *testing.T) {
 	h.uses("below, made again, after a reload", h.connectFrom(below, 0), systemDefault, systemDefault)
 }
 
+// The hook stays with the cgroup there was: of another one by its name no connection is taken, and plait says so.
+func TestCgroupReplaced(t *testing.T) {
+	h := newHost(t)
+	whole := h.cgroup
+	h.cgroup = h.group(filepath.Join(whole, "service"))
+	p := h.up(takeAll)
+	says := func(when, want string) {
+		t.Helper()
+		warnings := strings.Join(h.status(p).Warnings, "\n")
+		if err := p.Reload(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: reload: %v, want %q", when, err, want)
+		}
+		if strings.Contains(warnings, "not taken") != (want != "") || !strings.Contains(warnings, want) {
+			t.Errorf("%s: warnings %q, want %q", when, warnings, want)
+		}
+	}
+	says("before", "")
+	h.must(os.Remove(h.cgroup))
+	says("removed", h.cgroup+": no such file or directory")
+	h.must(os.Mkdir(h.cgroup, 0o755))
+	h.uses("of the one made again", h.connectFrom(h.cgroup, 0), systemDefault, systemDefault)
+	says("made again", h.cgroup+" was removed and made again")
+	h.enter(whole)
+	h.cgroup = whole
+}
+
 // ip netns exec hides the mount of cgroup v2 from the daemon.
 func TestCgroupHidden(t *testing.T) {
 	h := newHost(t)

@@ -132,6 +132,9 @@ func (d *Daemon) reload() error {
 	if c.takes() && !d.kernel.takes { // the right to is given away
 		return fmt.Errorf("%s: congestion was off for all connections when plait came up, and takes effect when plait starts: run plait down and plait up", d.options.ConfigPath)
 	}
+	if why := d.kernel.replaced(c.Cgroup); why != "" {
+		return fmt.Errorf("%s: %s", d.options.ConfigPath, why)
+	}
 	if err := d.install(c); err != nil {
 		return err
 	}
