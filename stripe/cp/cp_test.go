@@ -386,38 +386,6 @@ func TestHostileSender(t *testing.T) {
 	}
 }
 
-// Links that lead out of the destination, made before or by the sender, are not followed.
-func TestLinksAreNotFollowed(t *testing.T) {
-	dir := t.TempDir()
-	outside, to := filepath.Join(dir, "outside"), filepath.Join(dir, "to")
-	for _, d := range []string{outside, to} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	near, far := net.Pipe()
-	go func() {
-		s := newStream(far, nil)
-		var buf []byte
-		_, _, _ = s.next(&buf)
-		_ = s.send(msgEntry, entry{ID: 1, Kind: isDir, Mode: 0o755})
-		_ = s.send(msgEntry, entry{ID: 2, Path: "way", Kind: isLink, Target: outside})
-		_ = s.send(msgEntry, entry{ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1})
-		_ = s.send(msgBegin, begin{ID: 3})
-		sendBytes(s, "x")
-		_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
-		_ = s.send(msgEnd, struct{}{})
-		_ = s.flush()
-		_, _ = io.Copy(io.Discard, far)
-	}()
-	var problems []Problem
-	_ = Pull(near, []string{"x"}, to+"/", Options{}, NewProgress(func(p Problem) { problems = append(problems, p) }))
-	near.Close()
-	if found, _ := os.ReadDir(outside); len(found) > 0 || len(problems) == 0 {
-		t.Errorf("%v outside; %v", found, problems)
-	}
-}
-
 // What came with another sum than it was sent with does not get its name, and is not kept to go on from.
 func TestWrongSum(t *testing.T) {
 	for _, sum := range []uint32{crc32.Checksum([]byte("right"), castagnoli), crc32.Checksum([]byte("wrong"), castagnoli)} {

@@ -37,13 +37,14 @@ func partOf(name string) string {
 // would otherwise make another one in it, as cp(1) does.
 func markOf(source string) string { return partOf("/" + source) } // no file has such a name
 
-// isMarked reports whether a directory was made for the only one of these sources, and not all of it came.
+// isMarked reports whether a directory was made for the only one of these sources, and not all of it came. In one that all may write to, somebody else may have put the mark there.
 func isMarked(dir string, sources []string) bool {
 	if base := filepath.Base(dir); len(sources) != 1 || base == "." || base == ".." || base == "/" {
 		return false
 	}
-	info, err := os.Lstat(filepath.Join(dir, markOf(sources[0])))
-	return err == nil && info.Mode().IsRegular()
+	var mark, in unix.Stat_t
+	err := errors.Join(unix.Lstat(filepath.Join(dir, markOf(sources[0])), &mark), unix.Stat(dir, &in))
+	return err == nil && mark.Mode&unix.S_IFMT == unix.S_IFREG && mark.Nlink == 1 && (int(mark.Uid) == os.Geteuid() || mark.Uid == in.Uid)
 }
 
 // isPart reports whether a part may have this name: copied as a file, it would take the place of the one that is written.

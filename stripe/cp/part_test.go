@@ -278,3 +278,37 @@ func TestResumeNewDirectory(t *testing.T) {
 		})
 	}
 }
+
+// A mark that somebody else may have made counts for nothing, nor does one that a copy into a directory would have.
+func TestMarksOfOthers(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "src"), t.TempDir()
+	write(t, filepath.Join(from, "file"), "content")
+	mark := filepath.Join(to, markOf("src"))
+	write(t, mark, "")
+	if !isMarked(to, []string{"src"}) || isMarked(to, []string{"src", "src"}) || isMarked(to, []string{"other"}) || isMarked(".", []string{"src"}) {
+		t.Error("a mark is not what it is")
+	}
+	if err := os.Link(mark, filepath.Join(to, "second")); err != nil {
+		t.Fatal(err)
+	}
+	if _, problems, err := push(t, Options{}, to, from); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	same(t, from, filepath.Join(to, "src"))
+	if err := errors.Join(os.Remove(filepath.Join(to, "second")), os.Remove(mark), os.Symlink("src/file", mark)); err != nil {
+		t.Fatal(err)
+	}
+	if isMarked(to, []string{"src"}) {
+		t.Error("a link is a mark")
+	}
+	if os.Geteuid() != 0 {
+		return // who has one name only cannot give a file to others
+	}
+	write(t, filepath.Join(to, "x"), "")
+	if err := errors.Join(os.Rename(filepath.Join(to, "x"), mark), os.Chown(mark, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if isMarked(to, []string{"src"}) {
+		t.Error("another user's is a mark")
+	}
+}

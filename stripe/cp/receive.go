@@ -21,7 +21,8 @@ type receiver struct {
 	s        *stream
 	root     *os.Root
 	names    []string // of the sources, below root
-	mark     string   // of a directory that is made in the place of the only source; empty: there are several, or it goes into one
+	named    bool     // the user named what the only source is to be, and not where it goes
+	mark     string   // of a directory that is made so, while not all of it is there
 	absent   []bool   // there was nothing of a source
 	checksum bool
 	progress *Progress
@@ -52,20 +53,17 @@ type directory struct {
 func runReceiver(s *stream, r request, p *Progress) error {
 	rc := &receiver{s: s, absent: r.Absent, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, dirs: map[string]directory{}}
 	var err error
-	if rc.root, rc.names, err = place(r.To, r.Names, r.Into); err != nil {
+	if rc.root, rc.names, rc.named, err = place(r.To, r.Names, r.Into); err != nil {
 		return rc.end(r.To, err)
 	}
-	if len(r.Names) == 1 && !r.Into {
+	if rc.named {
 		rc.mark = markOf(r.Names[0])
 	}
-	defer rc.root.Close()
+	defer func() { rc.root.Close() }() // it may be another one by then
 	defer rc.asking.close()
 	defer rc.writing.close()
 	if err := rc.takeAll(); err != nil {
 		return err
-	}
-	if rc.mark != "" && p.Failures() == 0 {
-		_ = rc.root.Remove(path.Join(rc.names[0], rc.mark)) // in most cases there is none
 	}
 	if err := rc.finishDirs(); err != nil {
 		return err
@@ -135,39 +133,40 @@ func (rc *receiver) end(path string, err error) error {
 	return ended
 }
 
-// place opens the directory to write below, and gives the sources their names in it, as cp(1) does.
-func place(to string, names []string, into bool) (*os.Root, []string, error) {
-	to, err := home(to)
-	if err != nil {
-		return nil, nil, err
+// place opens the directory to write below, and gives the sources their names in it, as cp(1) does. It says whether the user named what the only source is to be; then
+// the directory is the one that is in, or itself, if an interrupted copy has made it.
+func place(to string, names []string, into bool) (root *os.Root, in []string, named bool, err error) {
+	if to, err = home(to); err != nil {
+		return nil, nil, false, err
 	}
 	for _, n := range names {
 		if !filepath.IsLocal(n) || strings.Contains(n, "/") {
-			return nil, nil, fmt.Errorf("%q is no name for a file", n)
+			return nil, nil, false, fmt.Errorf("%q is no name for a file", n)
 		}
 	}
 	info, err := os.Stat(to)
 	switch {
 	case err == nil && info.IsDir() && !into && isMarked(to, names):
-		root, err := os.OpenRoot(filepath.Dir(to))
-		return root, []string{filepath.Base(to)}, err
+		in, named = []string{"."}, true
 	case err == nil && info.IsDir():
+		in = names
 	case err == nil && into:
-		return nil, nil, errors.New("is no directory, and must be one")
+		return nil, nil, false, errors.New("is no directory, and must be one")
 	case err == nil && !info.Mode().IsRegular(): // /dev/null, for instance
-		return nil, nil, errInTheWay
+		return nil, nil, false, errInTheWay
 	case errors.Is(err, fs.ErrNotExist) && into:
 		if err := os.Mkdir(to, 0o777); err != nil {
-			return nil, nil, absent(filepath.Dir(to), err)
+			return nil, nil, false, absent(filepath.Dir(to), err)
 		}
+		in = names
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		root, err := os.OpenRoot(filepath.Dir(to))
-		return root, []string{filepath.Base(to)}, absent(filepath.Dir(to), err)
+		return root, []string{filepath.Base(to)}, true, absent(filepath.Dir(to), err)
 	default:
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	root, err := os.OpenRoot(to)
-	return root, names, err
+	root, err = os.OpenRoot(to)
+	return root, in, named, err
 }
 
 // take does what a message says. An error is one of the connection; what goes wrong with a file is told to the sender.
@@ -213,6 +212,9 @@ func (rc *receiver) takeEntry(e entry) error {
 	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Path != "" && !filepath.IsLocal(e.Path) || e.Kind != isLink && e.Target != "" {
 		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
 	}
+	if rc.named && (rc.lastID == 0) != (e.Path == "") || rc.named && e.Path != "" && rc.names[0] != "." && rc.lost == "" { // beside what the user named nothing is written
+		return fmt.Errorf("%w: entry %d, %q, which is not in %s", errBroken, e.ID, e.Path, rc.names[0])
+	}
 	rc.lastID = e.ID
 	name := path.Join(rc.names[e.Source], e.Path)
 	if e.Kind == isDir {
@@ -229,7 +231,10 @@ func (rc *receiver) takeEntry(e entry) error {
 	var err error
 	switch e.Kind {
 	case isDir:
-		if err = rc.makeDir(name, e); err != nil {
+		if err = rc.makeDir(name, e); err == nil && rc.named && e.Path == "" {
+			err = rc.descend()
+		}
+		if err != nil {
 			rc.lost = name
 		}
 	case isLink:
@@ -278,14 +283,15 @@ func (rc *receiver) leave(e entry) error {
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
 	err := rc.root.Mkdir(name, 0o700)
-	if err == nil && rc.mark != "" && name == rc.names[0] {
-		if err := rc.root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
-			return err
-		}
-	}
 	made := directory{mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
 	if e.Mode&unix.S_ISVTX != 0 {
 		made.mode |= fs.ModeSticky
+	}
+	if err == nil && rc.named && e.Path == "" {
+		if err := rc.root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
+			_ = rc.root.Remove(name)
+			return err
+		}
 	}
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
@@ -299,29 +305,55 @@ func (rc *receiver) makeDir(name string, e entry) error {
 			_ = rc.root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
 		}
 	}
-	if err == nil && name != "." {
+	if err == nil && (name != "." || rc.named) {
 		rc.dirs[name] = made
 	}
 	return err
 }
 
+// descend goes into the directory that the user named: a link in it must not lead to what is beside it.
+func (rc *receiver) descend() error {
+	name := rc.names[0]
+	below, err := rc.root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	rc.root.Close()
+	made := rc.dirs[name]
+	rc.root, rc.names, rc.dirs = below, []string{"."}, map[string]directory{".": made}
+	return nil
+}
+
 // finishDirs gives directories their modes and times, inner ones first.
 func (rc *receiver) finishDirs() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(rc.dirs))) { // a directory's name begins those of what is in it
-		d := rc.dirs[name]
-		info, err := rc.root.Stat(name)
-		if err == nil {
-			err = setTimeOf(rc.root, name, d.mtime) // with its mode nobody might be able to open it
-		}
-		if err == nil {
-			err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
-		}
-		if err == nil {
+		if name == "." {
 			continue
 		}
-		if err := rc.tell(problem{Path: filepath.Join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)}); err != nil {
+		if err := rc.finishDir(name, rc.dirs[name]); err != nil {
 			return err
 		}
 	}
-	return nil
+	top, is := rc.dirs["."]
+	if !is {
+		return nil
+	}
+	if rc.progress.Failures() == 0 {
+		_ = rc.root.Remove(rc.mark) // in most cases there is none
+	}
+	return rc.finishDir(".", top)
+}
+
+func (rc *receiver) finishDir(name string, d directory) error {
+	info, err := rc.root.Stat(name)
+	if err == nil {
+		err = setTimeOf(rc.root, name, d.mtime) // with its mode nobody might be able to open it
+	}
+	if err == nil {
+		err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
+	}
+	if err == nil {
+		return nil
+	}
+	return rc.tell(problem{Path: filepath.Join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)})
 }

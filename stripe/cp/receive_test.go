@@ -2,8 +2,12 @@ package cp
 
 import (
 	"errors"
+	"hash/crc32"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -34,5 +38,57 @@ func TestRepeatedDirectory(t *testing.T) {
 		if _, err := receive(entry{Kind: kind, Mode: 0o755, Target: "somewhere"}, 1); !errors.Is(err, errBroken) {
 			t.Errorf("a %s that leads somewhere: %v", kind, err)
 		}
+	}
+}
+
+// Links that lead out of the destination are not followed: out of a directory that was there, or beside a new one. Nor is anything put below what is no directory.
+func TestLinksAreNotFollowed(t *testing.T) {
+	way := []entry{{ID: 1, Kind: isDir, Mode: 0o755}, {ID: 2, Path: "way", Kind: isLink, Target: "../outside"}, {ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1}}
+	far := slices.Clone(way)
+	far[1].Target = "/tmp"
+	for name, c := range map[string]struct {
+		to      string
+		entries []entry
+	}{
+		"out of one that was there": {"to/", []entry{way[0], {ID: 2, Path: "way", Kind: isLink, Target: "../../outside"}, way[2]}},
+		"beside a new one":          {"new", way},
+		"far from a new one":        {"new", far},
+		"instead of a new one":      {"new", []entry{{ID: 1, Kind: isLink, Target: "outside"}, {ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
+		"later":                     {"new", []entry{way[0], {ID: 2, Kind: isLink, Target: "outside"}, {ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
+		"without one":               {"new", []entry{{ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			outside := filepath.Join(dir, "outside")
+			for _, d := range []string{outside, filepath.Join(dir, "to")} {
+				if err := os.Mkdir(d, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			near, far := net.Pipe()
+			go func() {
+				s := newStream(far, nil)
+				var buf []byte
+				_, _, _ = s.next(&buf)
+				for _, e := range c.entries {
+					_ = s.send(msgEntry, e)
+				}
+				_ = s.send(msgBegin, begin{ID: 3})
+				sendBytes(s, "x")
+				_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
+				_ = s.send(msgEnd, struct{}{})
+				_ = s.flush()
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			var problems []Problem
+			err := Pull(near, []string{"x"}, dir+"/"+c.to, Options{}, NewProgress(func(p Problem) { problems = append(problems, p) }))
+			near.Close()
+			if found, _ := os.ReadDir(outside); len(found) > 0 || len(problems) == 0 && !errors.Is(err, errBroken) {
+				t.Errorf("%v outside; %v, %v", found, problems, err)
+			}
+			if found, _ := os.ReadDir(dir); len(found) > 3 {
+				t.Errorf("beside the destination: %v", found)
+			}
+		})
 	}
 }

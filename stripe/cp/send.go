@@ -259,7 +259,7 @@ func (se *sender) sendFile(o offered, w want) error {
 			return err
 		}
 	}
-	if b.err != nil && !errors.Is(b.err, io.EOF) && !errors.Is(b.err, io.ErrUnexpectedEOF) && !errors.Is(b.err, syscall.EISDIR) {
+	if b.err != nil && !errors.Is(b.err, io.EOF) && !errors.Is(b.err, io.ErrUnexpectedEOF) {
 		return se.abandon(o, b.err)
 	}
 	ended, err := stat(f)
@@ -287,8 +287,8 @@ func (se *sender) abandon(o offered, err error) error {
 // tick is more than the coarsest of the kernel's clocks for files (4 ms with CONFIG_HZ=250, 10 ms with 100).
 const tick = 20 * time.Millisecond
 
-// open opens what was offered. It does not wait for the other end of a pipe, nor follow a link, that has come in its place, and a directory cannot be
-// read. Two changes within one tick of the kernel's clock look like one, so a file that has just been changed is read a moment later.
+// open opens what was offered. It does not wait for the other end of a pipe, nor follow a link, that has come in its place. Two changes within one
+// tick of the kernel's clock look like one, so a file that has just been changed is read a moment later.
 func (o offered) open() (*os.File, error) {
 	f, err := os.OpenFile(o.file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
@@ -298,6 +298,10 @@ func (o offered) open() (*os.File, error) {
 		return nil, errChanged
 	case err != nil:
 		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		f.Close()
+		return nil, errChanged
 	}
 	if age := time.Since(o.MTime.time()); age >= 0 && age < tick {
 		time.Sleep(tick - age)
