@@ -418,20 +418,24 @@ func TestHostBlocksUDP(t *testing.T) {
 
 // A link that loses packets of full size without a sign is used all the same, with smaller ones.
 func TestHostLosesLargePackets(t *testing.T) {
-	w := newWorld(t, TCP, 2, "20mbit")
-	for ns, dev := range map[string]string{w.client: "c0", w.server: "s0"} {
-		w.run("tc", "-n", ns, "qdisc", "replace", "dev", dev, "root", "tbf", "rate", "20mbit", "burst", "1300", "latency", "50ms") // it drops what is larger than its burst
-	}
-	far := w.start(w.server, "STRIPE_TEST_ROLE=listen")
-	hello := <-far.reports
-	var to []string
-	for _, p := range hello.Peers {
-		to = append(to, p.Addrs[0].String())
-	}
-	near := w.start(w.client, "STRIPE_TEST_ROLE=dial", "STRIPE_TEST_TO="+strings.Join(to, ","), "STRIPE_TEST_LINKS=null", "STRIPE_TEST_BYTES=20000000")
-	for range near.reports {
-	}
-	if sent := near.last; sent.Err != "" || sent.carried("c0") < 1e6 {
-		t.Errorf("of 20 MB the link carried %d bytes: %+v", sent.carried("c0"), sent)
+	for _, carrier := range []Carrier{TCP, QUIC} {
+		t.Run(string(carrier), func(t *testing.T) {
+			w := newWorld(t, carrier, 2, "20mbit")
+			for ns, dev := range map[string]string{w.client: "c0", w.server: "s0"} {
+				w.run("tc", "-n", ns, "qdisc", "replace", "dev", dev, "root", "tbf", "rate", "20mbit", "burst", "1300", "latency", "50ms") // it drops what is larger than its burst
+			}
+			far := w.start(w.server, "STRIPE_TEST_ROLE=listen")
+			hello := <-far.reports
+			var to []string
+			for _, p := range hello.Peers {
+				to = append(to, p.Addrs[0].String())
+			}
+			near := w.start(w.client, "STRIPE_TEST_ROLE=dial", "STRIPE_TEST_TO="+strings.Join(to, ","), "STRIPE_TEST_LINKS=null", "STRIPE_TEST_BYTES=20000000")
+			for range near.reports {
+			}
+			if sent := near.last; sent.Err != "" || sent.carried("c0") < 1e6 {
+				t.Errorf("of 20 MB the link carried %d bytes: %+v", sent.carried("c0"), sent)
+			}
+		})
 	}
 }

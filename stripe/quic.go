@@ -28,7 +28,9 @@ const (
 	quicWindow = 8 << 20
 )
 
-var quicConfig = &quic.Config{MaxIncomingStreams: 1, MaxIncomingUniStreams: -1, MaxIdleTimeout: quicIdle, KeepAlivePeriod: quicAlive,
+// Packets begin with 1200 bytes, the least QUIC can do with (RFC 9000): with their headers every link must carry them (RFC 8200). quic-go's own 1280 are more than that.
+// Probes find what a path really takes.
+var quicConfig = &quic.Config{InitialPacketSize: 1200, MaxIncomingStreams: 1, MaxIncomingUniStreams: -1, MaxIdleTimeout: quicIdle, KeepAlivePeriod: quicAlive,
 	MaxStreamReceiveWindow: quicWindow, MaxConnectionReceiveWindow: quicWindow, HandshakeIdleTimeout: greetTime / 2} // twice that is the whole handshake's
 
 // quicWire is a connection and its stream.
