@@ -36,7 +36,7 @@ func TestTimeNamespace(t *testing.T) {
 		return
 	}
 	for _, offset := range []string{"100000", "-100"} {
-		inside := exec.Command("unshare", "--time", "--monotonic", offset, os.Args[0], "-test.run", "^TestTimeNamespace$")
+		inside := exec.Command("unshare", "--time", "--fork", "--monotonic", offset, os.Args[0], "-test.run", "^TestTimeNamespace$")
 		inside.Env = append(os.Environ(), clock+"=1")
 		said, err := inside.CombinedOutput()
 		if err != nil {

@@ -246,9 +246,9 @@ func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 		case e.Kind != yaml.ScalarNode || e.Value == "":
 			r.problem(e, "cgroup: %s: expected a directory of cgroup v2, like system.slice", what(e))
 		case err != nil:
-			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", e.Value, err)
+			r.problem(e, "cgroup: %s: %v: expected a directory of cgroup v2, like system.slice", shown(e.Value), err)
 		case twice:
-			r.problem(e, "cgroup: %s: expected each cgroup once, it is in line %d", e.Value, line)
+			r.problem(e, "cgroup: %s: expected each cgroup once, it is in line %d", shown(e.Value), line)
 		default:
 			r.cgroups[id] = e.Line
 			*into = append(*into, id)

@@ -28,11 +28,11 @@ func notYAML(file string, text []byte, err error) error {
 		if countsFromZero.MatchString(cause) {
 			line++
 		}
-		if tabIndents(text, line) {
-			cause = "found a tab character that violates indentation"
-		}
 	} else {
 		line += bytes.Count(text[:culprit(text, cause)], []byte("\n"))
+	}
+	if cause == "found character that cannot start any token" && tabIndents(text, line) {
+		cause = "found a tab character that violates indentation"
 	}
 	return fmt.Errorf("%s:%d:1: %s: expected YAML", file, line, cause)
 }

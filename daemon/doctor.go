@@ -242,7 +242,7 @@ func CheckConfig(path string, c Config, err error) Check {
 		if more := strings.Count(err.Error(), "\n"); more > 0 {
 			found += fmt.Sprintf("; and %d more", more)
 		}
-		return Check{name, Fail, found, "mend it: plait up and plait reload take a configuration as a whole or not at all"}
+		return Check{name, Fail, found, ""}
 	}
 	if _, missing := os.Stat(path); missing != nil {
 		return Check{name, Info, "there is no " + path + ": all is as by default", ""}

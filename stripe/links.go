@@ -67,6 +67,8 @@ func Unusable(name string) string {
 		return "there is no such interface"
 	case err != nil:
 		return fmt.Sprintf("look for the interface: %v", err)
+	case i.Attrs().Name != name: // the kernel finds other names of an interface, too
+		return "it is another name of " + i.Attrs().Name + ": use that one"
 	case i.Attrs().RawFlags&unix.IFF_UP == 0:
 		return "the interface is down"
 	case i.Attrs().RawFlags&unix.IFF_LOWER_UP == 0:

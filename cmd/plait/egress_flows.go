@@ -17,8 +17,8 @@ func newEgressFlows() *cobra.Command {
 		Example: "  plait egress flows --seconds 60 > flows.csv",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if c.Flags().Changed("seconds") && !(seconds > 0) {
-				return fmt.Errorf("--seconds %g: expected a number above 0", seconds)
+			if c.Flags().Changed("seconds") && !(seconds > 0 && seconds < 1e9) {
+				return fmt.Errorf("--seconds %g: expected a number above 0, and less than 1e9", seconds)
 			}
 			if err := f.client().EgressFlows(c.Context(), seconds, c.OutOrStdout()); err != nil {
 				return unanswered(err)

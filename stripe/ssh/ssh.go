@@ -68,7 +68,7 @@ type answer struct {
 	First   bool           // offer.First is known
 	Others  []netip.Addr   `json:",omitempty"` // of links that are not to be used
 	Error   string
-	NoLink  bool // the error is that a link of offer.Links is not there
+	NoLink  bool // the error is that a link of offer.Links cannot be used
 }
 
 // Far is plait on the far side, and the ssh that started it.
