@@ -16,7 +16,7 @@ func TestLinkReplaces(t *testing.T) {
 	rc := &receiver{s: newStream(struct {
 		io.Reader
 		io.Writer
-	}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), names: []string{"file", "link", "dir"}, open: map[uint64]*incoming{}}
+	}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), names: []string{"."}, open: map[uint64]*incoming{}}
 	var err error
 	if rc.root, err = os.OpenRoot(dir); err != nil {
 		t.Fatal(err)
@@ -26,17 +26,18 @@ func TestLinkReplaces(t *testing.T) {
 	if err := errors.Join(os.WriteFile(at("file"), []byte("kept"), 0o644), os.Symlink("before", at("link")), os.Mkdir(at("dir"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	offer := func(source int, target string) uint64 {
+	names := []string{"file", "link", "dir"}
+	offer := func(name, target string) uint64 {
 		before := rc.progress.Failures()
-		if err := rc.takeEntry(entry{ID: rc.lastID + 1, Source: source, Kind: isLink, Target: target}); err != nil {
+		if err := rc.takeEntry(entry{ID: rc.lastID + 1, Path: name, Kind: isLink, Target: target}); err != nil {
 			t.Fatal(err)
 		}
 		return rc.progress.Failures() - before
 	}
 	never := strings.Repeat("x", 5000) // no file system takes it
-	for source := range rc.names {
-		if offer(source, never) != 1 {
-			t.Errorf("%s: no problem is told", rc.names[source])
+	for _, name := range names {
+		if offer(name, never) != 1 {
+			t.Errorf("%s: no problem is told", name)
 		}
 	}
 	b, _ := os.ReadFile(at("file"))
@@ -47,12 +48,12 @@ func TestLinkReplaces(t *testing.T) {
 	if err := os.Symlink("killed", at(linkPartOf("link"))); err != nil {
 		t.Fatal(err)
 	}
-	for source := range 2 {
-		if n := offer(source, "now"); n != 0 {
-			t.Errorf("%s: %d problems", rc.names[source], n)
+	for _, name := range names[:2] {
+		if n := offer(name, "now"); n != 0 {
+			t.Errorf("%s: %d problems", name, n)
 		}
-		if to, err := os.Readlink(at(rc.names[source])); to != "now" {
-			t.Errorf("%s leads to %q, %v", rc.names[source], to, err)
+		if to, err := os.Readlink(at(name)); to != "now" {
+			t.Errorf("%s leads to %q, %v", name, to, err)
 		}
 	}
 	var there []string

@@ -41,7 +41,7 @@ func TestRepeatedDirectory(t *testing.T) {
 	}
 }
 
-// Links that lead out of the destination are not followed: out of a directory that was there, or beside a new one. Nor is anything put below what is no directory.
+// Links that lead out of the destination are not followed: out of a directory that was there, or beside a new one. Nor is anything put below what is no directory, and a source is never a link: the sender has followed those.
 func TestLinksAreNotFollowed(t *testing.T) {
 	way := []entry{{ID: 1, Kind: isDir, Mode: 0o755}, {ID: 2, Path: "way", Kind: isLink, Target: "../outside"}, {ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1}}
 	far := slices.Clone(way)
@@ -55,6 +55,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		"far from a new one":        {"new", far},
 		"instead of a new one":      {"new", []entry{{ID: 1, Kind: isLink, Target: "outside"}, {ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
 		"later":                     {"new", []entry{way[0], {ID: 2, Kind: isLink, Target: "outside"}, {ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
+		"instead of what goes in":   {"to/", []entry{{ID: 1, Kind: isLink, Target: "../outside"}, {ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
 		"without one":               {"new", []entry{{ID: 3, Path: "in", Kind: isFile, Mode: 0o644, Size: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +89,11 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			}
 			if found, _ := os.ReadDir(dir); len(found) > 3 {
 				t.Errorf("beside the destination: %v", found)
+			}
+			for _, name := range []string{"new", "to/x"} {
+				if to, err := os.Readlink(filepath.Join(dir, name)); err == nil {
+					t.Errorf("%s is a link to %s", name, to)
+				}
 			}
 		})
 	}
