@@ -150,7 +150,7 @@ func TestHostTellsLinksNotUsed(t *testing.T) {
 		want    string
 	}{
 		"silent": {1000, []string{"neigh", "replace", "10.79.1.2", "lladdr", "02:00:00:00:00:01", "dev", "n1"}, 0, false, stripe.NotYet},
-		"down":   {8e6, []string{"link", "set", "n1", "down"}, time.Second, true, "it is down"},
+		"down":   {8e6, []string{"link", "set", "n1", "down"}, time.Second, true, "the interface is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHosts(t, "20mbit")
