@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -11,8 +12,7 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var f controlFlags
-	var config string
+	var config, control string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -24,10 +24,7 @@ func newDoctor() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			read, wrong := daemon.ReadConfig(config)
-			if f.path == "" {
-				f.path = read.Control
-			}
-			checks := append([]daemon.Check{daemon.CheckConfig(config, read, wrong)}, daemon.Doctor(f.path)...)
+			checks := append([]daemon.Check{daemon.CheckConfig(config, read, wrong)}, daemon.Doctor(cmp.Or(control, read.Control))...)
 			if asJSON {
 				if err := writeJSON(c.OutOrStdout(), checks); err != nil {
 					return err
@@ -45,7 +42,7 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&config, "config", daemon.DefaultConfigPath, "check this configuration `file`; the default one need not exist")
-	c.Flags().StringVar(&f.path, "control", "", "ask the plait that listens on this `path` (default: as the configuration says)")
+	c.Flags().StringVar(&control, "control", "", "ask the plait that listens on this `path` (default: as the configuration says)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	return c
 }

@@ -50,11 +50,7 @@ func TestGracefulRestart(t *testing.T) {
 // It returns and never says that it has told all: what it has not told again goes after staleTime.
 func TestRestartWithoutEnd(t *testing.T) {
 	t.Parallel()
-	r := newReflector(t, "127.0.0.1:0")
-	w := lose(t, r, func() { must(t, r.conn.Close()) })
-	r.greet()
-	r.say(vpn("2001:db8:d::/48").message(t))
-	w.until("one stale route", func() bool { return w.speaker.Sessions()[0].Stale[VPNv6] == 1 })
+	_, w := halfTold(t)
 	s := w.speaker.sessions[0]
 	s.work.Lock()
 	left := s.timer.Reset(time.Millisecond) // minutes otherwise
@@ -68,14 +64,21 @@ func TestRestartWithoutEnd(t *testing.T) {
 	}
 }
 
-// It dies once more before it has told all: what was stale then goes (RFC 4724 section 4.2).
-func TestRestartTwice(t *testing.T) {
-	t.Parallel()
+// halfTold has lost a session and is back, but the reflector has told one route of two again.
+func halfTold(t *testing.T) (*reflector, *watcher) {
+	t.Helper()
 	r := newReflector(t, "127.0.0.1:0")
 	w := lose(t, r, func() { must(t, r.conn.Close()) })
 	r.greet()
 	r.say(vpn("2001:db8:d::/48").message(t))
 	w.until("one stale route", func() bool { return w.speaker.Sessions()[0].Stale[VPNv6] == 1 })
+	return r, w
+}
+
+// It dies once more before it has told all: what was stale then goes (RFC 4724 section 4.2).
+func TestRestartTwice(t *testing.T) {
+	t.Parallel()
+	r, w := halfTold(t)
 	must(t, r.conn.Close())
 	w.event("down", 2)
 	w.has("2001:db8:d::/48")

@@ -302,7 +302,7 @@ func TestMarksOfOthers(t *testing.T) {
 		t.Error("a link is a mark")
 	}
 	if os.Geteuid() != 0 {
-		return // who has one name only cannot give a file to others
+		return // root alone can give a file to another user
 	}
 	write(t, filepath.Join(to, "x"), "")
 	if err := errors.Join(os.Rename(filepath.Join(to, "x"), mark), os.Chown(mark, 65534, 65534)); err != nil {
