@@ -10,8 +10,10 @@ const (
 	likeLooks = 24
 	// LikeEvery is how long after the first look at flows the first round-trip times come, and then the next ones.
 	LikeEvery = 170 * time.Millisecond
-	// likeTimes is how many times in a row that is found before an exit is left out: queues of two links alike that began to fill together are alike, too, until each has lost packets at times of its own.
-	likeTimes = 2
+	// likeTimes is how many times that is found before an exit is left out: queues of two links alike that began to fill together are alike, too, until each has lost packets at times of its own.
+	// unlikeTimes is how many times the contrary ends it: one queue's are unlike once where only one of the two lost packets.
+	likeTimes   = 2
+	unlikeTimes = 2
 	// alike is the least correlation of round-trip times that one queue moves, and moves the least standard deviation, of the mean.
 	alike = 0.75
 	moves = 0.02
@@ -34,6 +36,7 @@ const (
 type Trial struct {
 	rtts  [][2]float64 // of the other exit and this one
 	waits int          // how many times data waited for both
+	alike int          // how many times likeLooks of them moved alike
 	rates []float64    // bytes a second that the other exit brought; alone in those of odd numbers
 	// Times is how many times as much it brought without the exit, each time.
 	Times []float64
@@ -49,13 +52,16 @@ func (t *Trial) Watch(other, this float64, waits bool) (again time.Duration, ali
 	if n%likeLooks != 0 {
 		return LikeEvery, false
 	}
-	if 2*t.waits < n || !oneQueue(t.rtts[n-likeLooks:]) {
+	if 2*t.waits < n {
 		return 0, false
 	}
-	if n < likeTimes*likeLooks {
+	if oneQueue(t.rtts[n-likeLooks:]) {
+		t.alike++
+	}
+	if t.alike < likeTimes && n/likeLooks-t.alike < unlikeTimes {
 		return LikeEvery, false
 	}
-	return 0, true
+	return 0, t.alike == likeTimes
 }
 
 // oneQueue says whether pairs of round-trip times move, and alike.

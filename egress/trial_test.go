@@ -3,6 +3,7 @@ package egress
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -65,6 +66,34 @@ func TestTrialWatchesAgain(t *testing.T) {
 				break
 			}
 			at += again
+		}
+	}
+}
+
+// One queue is seen where its round-trip times are unlike once, as they are after losses of one of the two, and not where they are twice.
+func TestTrialWatchesPastALoss(t *testing.T) {
+	for _, c := range []struct {
+		unlike []int // which times
+		want   bool
+		looks  int
+	}{
+		{nil, true, 2 * likeLooks},
+		{[]int{0}, true, 3 * likeLooks},
+		{[]int{1}, true, 3 * likeLooks},
+		{[]int{0, 1}, false, 2 * likeLooks},
+		{[]int{0, 2}, false, 3 * likeLooks},
+		{[]int{1, 2}, false, 3 * likeLooks},
+	} {
+		trial, again, alike, looks := &Trial{}, LikeEvery, false, 0
+		for ; again > 0; looks++ {
+			a, b := 20_000+float64(looks%8)*1000, 20_000+float64(looks%8)*1000
+			if slices.Contains(c.unlike, looks/likeLooks) {
+				b = 40_000 - a + 7000
+			}
+			again, alike = trial.Watch(a, b, true)
+		}
+		if alike != c.want || looks != c.looks {
+			t.Errorf("unlike the times %v: alike %v after %d looks, want %v after %d", c.unlike, alike, looks, c.want, c.looks)
 		}
 	}
 }
