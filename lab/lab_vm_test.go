@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,10 @@ func runInto(tb testing.TB, captures string, jobs int, name string, o experiment
 	return f
 }
 
-// holds checks that all bounds of an experiment hold.
+// near is how much of its limit a figure may be away and still be named: figures that depend on chance are others with each build, and may miss the bound next time.
+const near = 0.05
+
+// holds checks that all bounds of an experiment hold. With -v it names those that hardly do.
 func holds(t *testing.T, f *result.File) {
 	t.Helper()
 	for _, c := range f.Cells {
@@ -77,8 +81,11 @@ func holds(t *testing.T, f *result.File) {
 		}
 	}
 	for _, b := range f.Bounds {
-		if !b.OK {
+		switch {
+		case !b.OK:
 			t.Errorf("bound does not hold: %+v", b)
+		case b.Operator != "==" && math.Abs(b.Left-b.Right) < near*math.Abs(b.Right):
+			t.Logf("near its limit: %g of %g: %s, %v", b.Left, b.Right, b.Expression, b.Params)
 		}
 	}
 }
