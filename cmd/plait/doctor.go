@@ -12,7 +12,8 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var config, control string
+	config := daemon.DefaultConfigPath
+	var control string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -41,7 +42,7 @@ func newDoctor() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&config, "config", daemon.DefaultConfigPath, "check this configuration `file`; the default one need not exist")
+	c.Flags().Var((*fileFlag)(&config), "config", "check this configuration `file`; the default one need not exist")
 	c.Flags().StringVar(&control, "control", "", "ask the plait that listens on this `path` (default: as the configuration says)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	return c

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +50,11 @@ func newDown() *cobra.Command {
 			"return, and what the lever egress has put into this network namespace goes.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.path != "" { // a mistyped one: the lock beside it would be made there
+				if _, err := os.Stat(filepath.Dir(f.path)); err != nil {
+					return fmt.Errorf("end the plait that listens on %s: %w", f.path, err)
+				}
+			}
 			out, again := c.OutOrStdout(), startsAgain(os.Getenv("SERVICE_RESULT"))
 			if !again { // systemd's has ended already: another one that answers is not to be ended with it
 				if err := down(c.Context(), f.client(), out); err != nil {

@@ -32,7 +32,8 @@ func newEgressRender() *cobra.Command {
 
 // newRender is for one kind of file.
 func newRender(use, file, short, long string) *cobra.Command {
-	var config, router, directory string
+	config := daemon.DefaultConfigPath
+	var router, directory string
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -44,7 +45,7 @@ func newRender(use, file, short, long string) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&config, "config", daemon.DefaultConfigPath, "read this configuration `file`")
+	flags.Var((*fileFlag)(&config), "config", "read this configuration `file`")
 	flags.StringVar(&router, "router", "", "write that of the router with this `name` only")
 	flags.StringVar(&directory, "directory", "", "write below this `directory`, as NAME/"+file+" (default: one router's to standard output)")
 	return c

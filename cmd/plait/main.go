@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"plait.dev/plait/daemon"
 	"plait.dev/plait/lab"
@@ -50,7 +52,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
 		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return flagError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+		return flagError{fmt.Errorf("%w; see %s --help", wrongValue(err), c.CommandPath())}
 	})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -69,6 +71,33 @@ func newRoot() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// wrongValue says what is wrong with a flag's value, where the library shows an error of Go's.
+func wrongValue(err error) error {
+	var wrong *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &wrong) || !errors.As(err, &number) {
+		return err
+	}
+	want := map[string]string{"int": "a whole number", "float64": "a number", "bool": "true or false"}[wrong.GetFlag().Value.Type()]
+	if errors.Is(number, strconv.ErrRange) {
+		want += ", this one is too large"
+	}
+	return fmt.Errorf("--%s %q: expected %s", wrong.GetFlag().Name, wrong.GetValue(), want)
+}
+
+// fileFlag is a file to read. An empty name is an unset variable, not leave to do without.
+type fileFlag string
+
+func (f *fileFlag) String() string { return string(*f) }
+func (f *fileFlag) Type() string   { return "file" }
+func (f *fileFlag) Set(path string) error {
+	if path == "" {
+		return errors.New("it names no file")
+	}
+	*f = fileFlag(path)
+	return nil
 }
 
 // flagError is of a flag that there is not, or whose value cannot be.

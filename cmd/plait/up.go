@@ -37,7 +37,7 @@ type upFlags struct {
 }
 
 func newUp() *cobra.Command {
-	var f upFlags
+	f := upFlags{config: daemon.DefaultConfigPath}
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Choose the congestion control of this host's connections",
@@ -49,7 +49,7 @@ func newUp() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.config, "config", daemon.DefaultConfigPath, "read this configuration `file`; the default one need not exist")
+	flags.Var((*fileFlag)(&f.config), "config", "read this configuration `file`; the default one need not exist")
 	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground and log to standard error")
 	flags.BoolVar(&f.overrides.Observe, "observe", false, "leave the connections alone, and say what would be done")
 	flags.StringVar(&f.overrides.Policy, "policy", "", "choose by this `policy` where no rule names one (default: as configured)")
