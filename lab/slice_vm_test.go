@@ -21,7 +21,7 @@ func TestExperiments(t *testing.T) {
 		{"burst-clean", experiment.Options{}},
 		{"burst-slow-start", experiment.Options{Set: []string{"size=65536"}}},
 		{"exact-trace", experiment.Options{}},
-		{"exact-loss", experiment.Options{Set: []string{"pings=8000"}}},
+		{"exact-loss", experiment.Options{Set: []string{"pings=4000"}}},
 		{"exact-events", experiment.Options{}},
 		{"transports", experiment.Options{}},
 		{"epe-routes", experiment.Options{Seeds: 2}},
