@@ -134,6 +134,7 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	c.local, c.remote = w.LocalAddr(), w.RemoteAddr()
 	c.out.add(p.flight)
 	p.linksDue = c.peers != nil
+	p.ackDue = true // the last one may be lost with the path it went over, or was due while there was none: the peer may wait for its credit
 	c.running.Add(2)
 	go func() { defer c.running.Done(); p.runWriter() }()
 	go func() { defer c.running.Done(); p.runReader() }()
