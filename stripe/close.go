@@ -71,7 +71,7 @@ func (c *Conn) flush(stall time.Duration) error {
 			idle = true // the peer need not wait for the end to close
 		}
 		c.mu.Unlock()
-		if idle || errors.Is(err, net.ErrClosed) {
+		if idle {
 			c.emptied.signal() // to others that wait
 			return nil
 		}
