@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CloseWrite ends this end's stream: the peer reads [io.EOF] after what was written. Reading goes on.
+// CloseWrite ends this end's stream: the peer reads [io.EOF] after what was written. Reading goes on. A Write that waits ends.
 func (c *Conn) CloseWrite() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -16,6 +16,7 @@ func (c *Conn) CloseWrite() error {
 		return c.opError("close", c.err)
 	}
 	c.out.end(time.Now())
+	c.writable.signal() // a Write that waits for room gets none any more
 	c.wakeWriters()
 	return nil
 }

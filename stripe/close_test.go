@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// What ends while others wait for a peer that does not read: Abort is no delivery.
+// What ends while others wait for a peer that does not read: to Flush, Abort is no delivery, and to Write, CloseWrite is the end.
 func TestWaitersAreTold(t *testing.T) {
 	write := func(c *Conn) error { _, err := c.Write(make([]byte, 2*startWindow*maxPayload)); return err }
 	for name, c := range map[string]struct {
 		wait func(*Conn) error
 		end  func(*Conn)
 	}{
-		"flush, abort": {(*Conn).Flush, (*Conn).Abort},
-		"write, abort": {write, (*Conn).Abort},
+		"flush, abort":       {(*Conn).Flush, (*Conn).Abort},
+		"write, abort":       {write, (*Conn).Abort},
+		"write, close write": {write, func(c *Conn) { _ = c.CloseWrite() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
