@@ -130,6 +130,9 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stri
 	}
 	conn, err := reach(ctx, target, far)
 	if e := answer(err); err != nil || e != nil {
+		if err == nil { // the program has given up meanwhile
+			conn.Abort()
+		}
 		return errors.Join(err, e)
 	}
 	if watch != nil {

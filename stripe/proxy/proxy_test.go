@@ -194,33 +194,48 @@ func TestEndsWhenFull(t *testing.T) {
 	end()
 }
 
-// A connection that has ended leaves nothing behind: a proxy carries very many before it ends.
+// A connection that has ended leaves nothing behind, nor does one whose program gives up before the proxy's answer: a proxy carries very many before it ends.
 func TestEndedConnectionsLeaveNothing(t *testing.T) {
-	through, l := proxied(t)
+	at, end := start(t)
+	defer end()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			c.Close()
+			go func() { _, _ = io.Copy(io.Discard, c); c.Close() }()
 		}
 	}()
-	before := runtime.NumGoroutine()
-	const conns = 40
-	for range conns {
-		c, err := through.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+	for name, patient := range map[string]bool{"ended": true, "given up": false} {
+		before := runtime.NumGoroutine()
+		const conns = 40
+		for range conns {
+			c, err := net.Dial("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, "CONNECT "+l.Addr().String()+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			if patient {
+				_ = c.(*net.TCPConn).CloseWrite()
+				_, _ = io.Copy(io.Discard, c)
+			} else {
+				time.Sleep(time.Millisecond) // for the request to be read
+				_ = c.(*net.TCPConn).SetLinger(0)
+			}
+			c.Close()
 		}
-		_, _ = io.Copy(io.Discard, c)
-		c.Close()
-	}
-	for wait := 0; runtime.NumGoroutine() > before+conns/2; wait++ {
-		if wait == 100 {
-			t.Fatalf("%d goroutines, %d before %d connections", runtime.NumGoroutine(), before, conns)
+		for wait := 0; runtime.NumGoroutine() > before+conns/2; wait++ {
+			if wait == 100 {
+				t.Fatalf("%s: %d goroutines, %d before %d connections", name, runtime.NumGoroutine(), before, conns)
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 
