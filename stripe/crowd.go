@@ -83,10 +83,11 @@ func (s *scheduler) weigh(now time.Time) {
 	}
 }
 
-// rests reports whether a path leaves its link to another one.
+// rests reports whether a path leaves its link to another one, which may carry: one that has had its share leaves the rest to others itself.
 func (s *scheduler) rests(f *flight, now time.Time) bool {
 	c := s.crowds[f.near]
-	return c != nil && c.alone && c.alike[f] != nil && !c.first.silent(now) && !c.first.spent() && slices.Contains(s.flights, c.first)
+	return c != nil && c.alone && c.alike[f] != nil && !c.first.silent(now) && !c.first.spent() && (!c.first.sated(s.sent) || f.sated(s.sent)) &&
+		slices.Contains(s.flights, c.first)
 }
 
 // weigh measures all paths together and then, if some seem to wait in one queue, without those, and decides. The time while the writer is not ahead

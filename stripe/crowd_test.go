@@ -15,6 +15,7 @@ func TestCrowd(t *testing.T) {
 		less    float64       // how many times less the second one has; 0: not
 		phase   float64       // of the second path's queue, where queues are the listener's; cycles
 		queue   time.Duration // at most
+		share   float64       // of the listener's link of the first path; 0: all
 		idle    bool          // the writer is not ahead
 		silent  bool          // the first path is, in the end
 		carries bool          // the second path, in the end
@@ -27,6 +28,7 @@ func TestCrowd(t *testing.T) {
 		"unequal far links, at the same time": {far: 0.45e6, less: 3, queue: 80e6, carries: true},
 		"a stream":                            {far: 2e6, queue: 80e6, idle: true, carries: true},
 		"no queue":                            {far: 2e6, queue: 1e6, carries: true}, // nothing can be seen
+		"the first one has a share":           {far: 2e6, share: 0.2, queue: 80e6, carries: true},
 		"the first one is silent":             {far: 2e6, queue: 80e6, silent: true, carries: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,6 +38,7 @@ func TestCrowd(t *testing.T) {
 			for range 2 {
 				s.add(&flight{near: link, ends: [2]end{{meter: link}, {meter: newMeter()}}, rttvar: time.Millisecond, lastAck: now})
 			}
+			s.flights[0].ends[1].Share = c.share
 			before := uint64(0)
 			for tick := range 60 * second {
 				now = now.Add(tickEvery)
@@ -55,6 +58,9 @@ func TestCrowd(t *testing.T) {
 						users++
 					}
 				}
+				if users == c.others && !c.silent {
+					t.Fatalf("after %d s no path may carry anything", tick/second)
+				}
 				for i, f := range s.flights {
 					cycles := float64(tick)/second/3 + float64(i)*c.phase // a saw tooth of 3 s
 					f.srtt = 30*time.Millisecond + time.Duration(float64(c.queue)*(cycles-math.Floor(cycles)))
@@ -67,7 +73,8 @@ func TestCrowd(t *testing.T) {
 						if i == 1 && c.less > 0 {
 							far /= c.less
 						}
-						f.delivered += uint64(min(far, near/users) / second)
+						n := uint64(min(far, near/users) / second)
+						f.delivered, f.ends[1].sent, s.sent = f.delivered+n, f.ends[1].sent+n, s.sent+n
 					}
 				}
 				s.weigh(now)
