@@ -134,3 +134,25 @@ func TestReasons(t *testing.T) {
 		}
 	}
 }
+
+// Why a link is not used is said of the way that worked, not of others that never did: a far side behind a NAT tells addresses that lead nowhere from here. Before an attempt to
+// reconnect has failed, nothing is known against a link that has fallen silent.
+func TestReasonOfWhatWorked(t *testing.T) {
+	public, private := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("10.0.0.1:7")
+	late, refused, nowhere := TCP.explain(public, os.ErrDeadlineExceeded), TCP.explain(private, syscall.ECONNREFUSED), TCP.explain(private, syscall.ENETUNREACH)
+	for _, gone := range []error{late, TCP.explain(public, syscall.ENETUNREACH)} {
+		d := &dialer{missing: map[string]string{}, farMissing: map[string]string{}, farNames: map[string]string{"eth0": "eth0"}, targets: map[pair]*target{
+			{"lost", "nat"}: {path: &path{to: "eth0"}, err: gone}, {"lost", "eth0"}: {err: refused}, {"lost", "a"}: {err: nowhere}, {"lost", "b"}: {},
+		}}
+		if got, want := d.failures(false), (map[string]string{"lost": gone.Error()}); !maps.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got, want := d.failures(true), (map[string]string{"eth0": "from lost: " + gone.Error()}); !maps.Equal(got, want) {
+			t.Errorf("of the peer's links: %q, want %q", got, want)
+		}
+		d.targets[pair{"silent", "nat"}], d.targets[pair{"silent", "eth0"}] = &target{path: &path{to: "eth0"}}, &target{err: nowhere}
+		if near, far := d.failures(false), d.failures(true); near["silent"] != "" || len(far) > 0 {
+			t.Errorf("of a silent link is said %q; of the peer's: %q", near["silent"], far)
+		}
+	}
+}

@@ -41,26 +41,35 @@ func (d *dialer) failures(far bool) map[string]string {
 		out = maps.Clone(d.farMissing)
 	}
 	beside := map[string]bool{} // a pair of the link has no route: to another network, most likely, than its own that does not answer
-	pairs := slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.link, b.link)) })
+	worked := func(p pair) bool { return d.targets[p].path != nil }
+	pairs := slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int { // what worked first: behind a NAT there are addresses that never do
+		return cmp.Or(-compareBool(worked(a), worked(b)), cmp.Compare(a.to, b.to), cmp.Compare(a.link, b.link))
+	})
+	nameOf := func(p pair) string {
+		switch {
+		case !far:
+			return p.link
+		case worked(p):
+			return d.targets[p].path.to // p.to may be a host's, of which no link has the name
+		}
+		return d.farNames[p.to]
+	}
 	for _, p := range pairs {
-		t, name, from := d.targets[p], p.link, ""
+		t, name, from := d.targets[p], nameOf(p), ""
 		if far {
-			name, from = d.farNames[p.to], "from "+p.link+": "
+			from = "from " + p.link + ": "
 		}
 		switch before := out[name]; {
-		case t.works || name == "": // no link has this name: it is a host's
+		case t.works || name == "":
 		case t.err != nil && (before == "" || !noRoute(t.err) && (before == NotYet || beside[name])):
-			out[name], beside[name] = from+t.err.Error(), noRoute(t.err)
+			out[name], beside[name] = from+t.err.Error(), noRoute(t.err) && !worked(p)
 		case t.err == nil && t.path == nil && (before == "" || beside[name]):
 			out[name], beside[name] = NotYet, false
 		}
 	}
 	for _, p := range pairs {
-		switch t := d.targets[p]; {
-		case t.works && far:
-			delete(out, t.path.to)
-		case t.works:
-			delete(out, p.link)
+		if t := d.targets[p]; t.works || worked(p) && t.err == nil { // it is silent, and no attempt to reconnect has failed yet
+			delete(out, nameOf(p))
 		}
 	}
 	return out
