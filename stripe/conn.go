@@ -101,7 +101,7 @@ func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
 // attach adds a path over a wire whose handshake took rtt. It may replace another one.
 func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, error) {
 	now := time.Now()
-	p := &path{c: c, wire: w, id: h.Path, link: h.Link, to: h.To, pingedAt: now, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	p := &path{c: c, wire: w, id: h.Path, link: h.Link, to: h.To, pingedAt: now, in: meterRate{at: now}, out: meterRate{at: now}, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	p.flight = &flight{}
 	p.flight.sampleRTT(max(rtt, time.Microsecond))
 	c.mu.Lock()

@@ -82,11 +82,17 @@ type path struct {
 type meterRate struct {
 	bps    float64
 	before uint64
+	at     time.Time // of before
 }
 
-func (m *meterRate) tick(bytes uint64, d time.Duration) {
-	m.bps += (float64(bytes-m.before)/d.Seconds() - m.bps) * min(1, 2*d.Seconds())
-	m.before = bytes
+// tick is called about every tickEvery: on a busy host later, with what came in all of that time.
+func (m *meterRate) tick(bytes uint64, now time.Time) {
+	d := now.Sub(m.at).Seconds()
+	if d <= 0 {
+		return
+	}
+	m.bps += (float64(bytes-m.before)/d - m.bps) * min(1, 2*d)
+	m.before, m.at = bytes, now
 }
 
 // control appends what is due besides chunks.

@@ -99,8 +99,8 @@ func (c *Conn) exhausted() bool {
 
 // watch averages a path's rates and asks for a sign of life when it is time.
 func (p *path) watch(now time.Time) {
-	p.in.tick(p.receivedBytes, tickEvery)
-	p.out.tick(p.flight.sent, tickEvery)
+	p.in.tick(p.receivedBytes, now)
+	p.out.tick(p.flight.sent, now)
 	every := pingIdle
 	if p.in.bps > 1000 || p.out.bps > 1000 {
 		every = pingBusy

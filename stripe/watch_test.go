@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,4 +21,20 @@ func TestSilentForTooLong(t *testing.T) {
 			t.Errorf("read ended after %v: %v", took, err)
 		}
 	})
+}
+
+// On a busy host ticks come late, and some not at all. The rate is of the time that has gone by, not of the ticks.
+func TestRateOfLateTicks(t *testing.T) {
+	from := time.Now()
+	now, p := from, &path{flight: &flight{}}
+	const bps = 1e6
+	for i := range 100 {
+		p.receivedBytes = uint64(bps * now.Sub(from).Seconds())
+		p.watch(now)
+		p.watch(now) // the same moment again
+		now = now.Add(time.Duration(1+i%4) * tickEvery)
+	}
+	if math.Abs(p.in.bps/bps-1) > 0.01 {
+		t.Errorf("%.0f bytes a second, want %.0f", p.in.bps, bps)
+	}
 }
