@@ -35,6 +35,8 @@ const (
 	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
 	// links), and on a busy host 64 handshakes at once are not done in the 2 s that a dialer gives them.
 	maxDials = 16
+	// heedTime is how long this process may take to hear of a Ctrl-C that has ended ssh.
+	heedTime = time.Second / 2
 )
 
 // Options say how to start the far side.
@@ -127,17 +129,30 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		err = refusedError("it is another release; use the same release of plait at both ends")
 	}
 	if err != nil {
-		f.Close()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		} else if !errors.As(err, new(refusedError)) && !errors.As(err, new(*LinkError)) {
-			err = said(cmd.ProcessState.ExitCode(), command[0], plait, host, err)
-		}
-		return nil, fmt.Errorf("start %s on %s: %w", plait, host, err)
+		return nil, fmt.Errorf("start %s on %s: %w", plait, host, f.failure(ctx, plait, host, err))
 	}
 	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
 	f.peers = withName(a.Peers, <-name, a.Others)
 	return f, nil
+}
+
+// failure is why there is no far side. ssh has ended where there was no answer, of a Ctrl-C perhaps, which a terminal sends to both.
+func (f *Far) failure(ctx context.Context, plait, host string, err error) error {
+	f.Close()
+	answered := errors.As(err, new(refusedError)) || errors.As(err, new(*LinkError))
+	if !answered {
+		select {
+		case <-ctx.Done():
+		case <-time.After(heedTime):
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case answered:
+		return err
+	}
+	return said(f.ssh.ProcessState.ExitCode(), f.ssh.Args[0], plait, host, err)
 }
 
 // Dial makes a connection with the far side. There may be several only with Options.Many; then it may wait for others that are begun.

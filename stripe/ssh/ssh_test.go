@@ -113,3 +113,24 @@ func TestSSHIsAskedToEnd(t *testing.T) {
 		t.Errorf("it was killed: %v", err)
 	}
 }
+
+// Ctrl-C on a terminal is for ssh, too, which may end before this process has heard of it.
+func TestSSHIsInterruptedFirst(t *testing.T) {
+	interrupted := errors.New("interrupted")
+	for _, end := range []string{"kill -INT $$", "exit 255"} { // before and after there is a connection
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		begun := filepath.Join(t.TempDir(), "begun")
+		go func() {
+			for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(50 * time.Millisecond)
+			interrupt(interrupted)
+		}()
+		script := `[ "$0" = -T ] || exit; touch ` + begun + `; ` + end
+		if _, err := Start(ctx, "host", Options{Command: []string{"sh", "-c", script}}); !errors.Is(err, interrupted) {
+			t.Errorf("%s: %v", end, err)
+		}
+		interrupt(nil)
+	}
+}
