@@ -156,3 +156,18 @@ func TestReasonOfWhatWorked(t *testing.T) {
 		}
 	}
 }
+
+// Why there is no path at all is told link by link, and of each what says most first.
+func TestErrorsInOrder(t *testing.T) {
+	public, private := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("10.0.0.1:7")
+	refused, nowhere := TCP.explain(public, syscall.ECONNREFUSED), TCP.explain(private, syscall.ENETUNREACH)
+	d := &dialer{missing: map[string]string{"c": "the interface is down"}, targets: map[pair]*target{
+		{"a", "eth0"}: {err: nowhere}, {"a", "nat"}: {err: refused}, {"b", "eth0"}: {err: nowhere}, {"b", "nat"}: {err: refused}, {"b", "wwan0"}: {},
+	}}
+	want := fmt.Sprintf("link c: the interface is down\nlink a: %v\nlink a: %v\nlink b: %v\nlink b: %v", refused, nowhere, refused, nowhere)
+	for range 20 {
+		if got := d.errors(); got.Error() != want {
+			t.Fatalf("%v\nwant\n%s", got, want)
+		}
+	}
+}

@@ -20,9 +20,12 @@ func (d *dialer) errors() error {
 	for _, name := range slices.Sorted(maps.Keys(d.missing)) {
 		all = append(all, fmt.Errorf("link %s: %s", name, d.missing[name]))
 	}
-	for p, t := range d.targets {
-		if t.err != nil {
-			all = append(all, fmt.Errorf("link %s: %w", p.link, t.err))
+	nowhere := func(p pair) bool { return noRoute(d.targets[p].err) }
+	for _, p := range slices.SortedFunc(maps.Keys(d.targets), func(a, b pair) int {
+		return cmp.Or(cmp.Compare(a.link, b.link), compareBool(nowhere(a), nowhere(b)), cmp.Compare(a.to, b.to))
+	}) {
+		if err := d.targets[p].err; err != nil {
+			all = append(all, fmt.Errorf("link %s: %w", p.link, err))
 		}
 	}
 	if len(all) == 0 {

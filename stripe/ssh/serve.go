@@ -45,7 +45,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	}
 	l, err := stripe.Listen(cfg, cmp.Or(o.Listen, ":0"))
 	if err != nil {
-		return send(out, answer{Error: err.Error()})
+		return send(out, answer{Error: err.Error() + remedy(err)})
 	}
 	defer l.Close()
 	if err := send(out, answer{Key: key.Public(), Peers: l.Peers(), Carrier: o.Carrier, First: true, Others: others(o.Links, links)}); err != nil {
@@ -57,6 +57,19 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 		return serveMany(l, orphaned, handle.Many)
 	}
 	return serveOne(l, orphaned, func(c *stripe.Conn) error { return handle.One(c, string(o.Run), o.First) })
+}
+
+// remedy is what to do where this host cannot listen at the address that was asked for.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "; another copy has that port, or one that was interrupted: its end there (plait stripe serve) gives up within 4 minutes. Wait for that, or choose another port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "; the far side itself has no such address: choose the port alone, such as --listen :7788"
+	case errors.Is(err, syscall.EACCES):
+		return "; choose a port from 1024 on"
+	}
+	return ""
 }
 
 // others are the addresses of links that are not among those named, if any are.
@@ -85,7 +98,12 @@ func serveOne(l *stripe.Listener, orphaned <-chan struct{}, handle func(*stripe.
 	}()
 	c, err := l.Accept()
 	if err != nil {
-		return errors.New("stripe serve: the near side has not connected")
+		select {
+		case <-orphaned: // the near side says why itself
+			return nil
+		default:
+			return errors.New("stripe serve: the near side has not connected")
+		}
 	}
 	close(accepted)
 	return handle(c.(*stripe.Conn))

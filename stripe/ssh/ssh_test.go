@@ -54,6 +54,35 @@ func TestNoSuchFarLink(t *testing.T) {
 	}
 }
 
+// Where the far side cannot listen, it says what to do: the port may be that of an interrupted copy, the address one that only a NAT has.
+func TestCannotListen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for at, want := range map[string]string{l.Addr().String(): "another port", "192.0.2.1:7788": "the port alone"} {
+		near, far := net.Pipe()
+		defer near.Close()
+		go func() { _ = Serve(far, far, Handler{}) }()
+		if _, err := ask(near, near, offer{Key: stripe.NewKey().Public(), Listen: at}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("listen at %s: %v; want %s", at, err, want)
+		}
+	}
+}
+
+// When the near side gives up it says why itself; what the far side said would come before that.
+func TestNearSideGivesUp(t *testing.T) {
+	near, far := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(far, far, Handler{}) }()
+	_, err := ask(near, near, offer{Key: stripe.NewKey().Public()})
+	near.Close()
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Error(err)
+	}
+}
+
 // A crawler begins very many connections at once. The far side greets some; the others wait for their turn.
 func TestDialsAreBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
