@@ -54,7 +54,11 @@ func (f *farFlags) options(c *cobra.Command) (o ssh.Options, err error) {
 
 // wrongAddress says what is wrong with a flag that is an address to listen at; on the far side that would be an answer of ssh.
 func wrongAddress(flag, address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
 		return fmt.Errorf("--%s %s: expected an address and a port, or the port alone, such as 192.0.2.1:7788, [2001:db8::1]:7788 or :7788", flag, address)
 	}
 	return nil
