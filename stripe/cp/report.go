@@ -113,6 +113,9 @@ func (t *Text) Progress(s Snapshot) {
 	if len(line) >= columns {
 		line = s.line(false)
 	}
+	for strings.Contains(line, " | ") && len(line) >= columns { // part of a link's rate would be another rate
+		line = line[:strings.LastIndex(line, " | ")]
+	}
 	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), columns-1)])
 	t.drawn = true
 }

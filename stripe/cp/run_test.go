@@ -155,6 +155,12 @@ func TestText(t *testing.T) {
 		t.Errorf("without room for what links carried: %q, want %q", got, want)
 	}
 	out.Reset()
+	columns = 65
+	text.Progress(s)
+	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left\x1b[K"; got != want {
+		t.Errorf("without room for a link's rate, of which a part would be another rate: %q, want %q", got, want)
+	}
+	out.Reset()
 	columns = 10
 	text.Progress(s)
 	if got, want := out.String(), "\r1.0 GB of\x1b[K"; got != want {
