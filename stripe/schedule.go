@@ -281,7 +281,9 @@ func (s *scheduler) fresh(f *flight, now time.Time) *chunk {
 		if g.rate == 0 {
 			continue
 		}
-		others += g.rate
+		if g.arrival(c.data()) < mine { // or each of two would wait for the other
+			others += g.rate
+		}
 		if !bulk && steps >= 0 && g.arrival(s.unsent) < mine {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,6 +201,26 @@ func TestOthersSendAfterCap(t *testing.T) {
 		s.write(make([]byte, maxPayload), now)
 		if s.take(spent, now) != nil || s.take(other, now) == nil {
 			t.Errorf("%s: the link at its cap sends, or the other one does not", name)
+		}
+	}
+}
+
+// Paths that carry nothing do not wait for each other, whatever they are, how much there is to send, and how little the peer has room for.
+func TestSomebodyTakesWhatThereIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	now := time.Unix(1000, 0)
+	for range rung.Times(100, 1000) {
+		s := scheduler{limit: 1 + r.Uint64N(startWindow), free: func([]byte) {}}
+		for range 2 + r.IntN(3) {
+			rtt := time.Duration(1e9 * math.Pow(0.001, r.Float64()))
+			s.add(&flight{ends: [2]end{{meter: newMeter()}, {meter: newMeter()}}, srtt: rtt, minRTT: rtt, rttvar: rtt / 10, rate: 1e9 * math.Pow(0.00001, r.Float64())})
+		}
+		s.write(make([]byte, 1+r.IntN(s.maxUnsent())), now)
+		if !slices.ContainsFunc(s.flights, func(f *flight) bool { return s.take(f, now) != nil }) {
+			for _, f := range s.flights {
+				t.Logf("%.1f MB/s, %v", f.rate/1e6, f.minRTT)
+			}
+			t.Fatalf("with room for %d chunks, nobody takes any of %d bytes", s.limit, s.unsent)
 		}
 	}
 }
