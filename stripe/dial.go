@@ -120,7 +120,7 @@ func resolve(ctx context.Context, addrs []string) ([]Peer, error) {
 		return nil, errors.New("stripe: dial: no address; give host:port")
 	}
 	var out []Peer
-	for _, a := range addrs {
+	for i, a := range addrs {
 		host, service, err := net.SplitHostPort(a)
 		if err != nil {
 			return nil, fmt.Errorf("stripe: dial %q: %w; give host:port", a, err)
@@ -134,6 +134,12 @@ func resolve(ctx context.Context, addrs []string) ([]Peer, error) {
 			return nil, fmt.Errorf("stripe: dial %q: %w", a, err)
 		}
 		p := Peer{Link: host}
+		switch {
+		case slices.Contains(addrs[:i], a):
+			continue
+		case slices.ContainsFunc(out, func(q Peer) bool { return q.Link == host }):
+			p.Link = a // another port of a NAT's, to another link
+		}
 		for _, ip := range ips {
 			p.Addrs = append(p.Addrs, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
 		}
