@@ -69,7 +69,7 @@ type target struct {
 }
 
 // Dial connects to a listener at host:port, of which there may be several: its addresses on all its links, or some of them; it tells
-// the others itself. Dial returns as soon as there is one path; the others follow, and paths are made and dropped as links come
+// the others itself. What one name leads to counts as one link: give those of several one by one. Dial returns as soon as there is one path; the others follow, and paths are made and dropped as links come
 // and go until the connection is closed. ctx is for Dial only.
 func Dial(ctx context.Context, cfg *Config, addrs ...string) (*Conn, error) {
 	peers, err := resolve(ctx, addrs)
