@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -33,9 +34,12 @@ func (d *dialer) connect(ctx context.Context, between pair, t *target, n int) (*
 	return d.join(ctx, w, to, between, nil)
 }
 
-// reconnect makes a path in the place of one that does not work any more.
+// reconnect makes a path in the place of one that does not work any more, unless that answers first.
 func (d *dialer) reconnect(ctx context.Context, between pair, t *target) (*path, error) {
 	won, err := d.race(ctx, between, t, t.path.rivalTime())
+	if errors.Is(err, errAnswers) {
+		return t.path, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +61,16 @@ func (d *dialer) dial(ctx context.Context, to try) (*opened, error) {
 	return w, d.cfg.Carrier.explain(to.to, err)
 }
 
+// errAnswers is how a race ends that the old path has won.
+var errAnswers = errors.New("it answers again")
+
+// answers reports whether a path works that was silent: the link was slower than ever, or back so soon that nobody noticed.
+func (p *path) answers() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.err == nil && !p.flight.silent(time.Now())
+}
+
 // rivalTime is how long an attempt beside a path that has worked may take.
 func (p *path) rivalTime() time.Duration {
 	p.c.mu.Lock()
@@ -72,7 +86,7 @@ type rival struct {
 	err    error
 }
 
-// race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends. As soon as an attempt has ended for want of time there is
+// race makes a wire on a pair that has worked. It returns the first one that is there, and an error only when ctx ends, or the old path answers. As soon as an attempt has ended for want of time there is
 // one of connectTimeMax beside the others: the link may be back with round trips that are longer than they were, or this host may be busy.
 func (d *dialer) race(ctx context.Context, between pair, t *target, timeout time.Duration) (rival, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -104,6 +118,9 @@ func (d *dialer) race(ctx context.Context, between pair, t *target, timeout time
 			case <-ctx.Done():
 				return rival{}, ctx.Err()
 			case <-next.C:
+				if t.path.answers() {
+					return rival{}, errAnswers
+				}
 				again = true
 			case <-t.retry:
 				again = true

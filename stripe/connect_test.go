@@ -57,6 +57,7 @@ func TestAttemptsOverlap(t *testing.T) {
 				s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
 				defer s.close()
 				lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
+				lost.path.end(errPathLost)
 				d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{{"a", "far"}: lost}}
 				if c.other {
 					d.targets[pair{"b", "far"}] = &target{works: true}
@@ -105,6 +106,7 @@ func TestLinkComesBackSlower(t *testing.T) {
 		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
 		defer s.close()
 		lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
+		lost.path.end(errPathLost)
 		d := &dialer{c: s.near, cfg: &Config{Carrier: "slow"}, changed: newSignal(), targets: map[pair]*target{{"a", "far"}: lost}}
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
@@ -133,7 +135,9 @@ func TestLinkComesBackInVain(t *testing.T) {
 		between := pair{"a", "far"}
 		d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, created: true, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{},
 			hosts: []Peer{{Link: "far", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
-		d.note(between, &target{}, s.near.paths[1], nil)
+		lost := s.near.paths[1]
+		d.note(between, &target{}, lost, nil)
+		lost.end(errLinkGone)
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		var running sync.WaitGroup
@@ -151,6 +155,31 @@ func TestLinkComesBackInVain(t *testing.T) {
 		}
 		if len(deaf.begun) < 100 {
 			t.Errorf("%d attempts in a minute", len(deaf.begun))
+		}
+	})
+}
+
+// A path that was silent for a while answers again, and no new connection can be made: the listener takes none any more, for example. It is used, and nothing else is said or tried.
+func TestSilentPathAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &deafCarrier{}
+		carriers["deaf"] = deaf
+		defer delete(carriers, "deaf")
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		silent := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
+		d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, missing: map[string]string{}, had: map[pair]*path{},
+			targets: map[pair]*target{{"a", "far"}: silent}}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s.wires[0].freeze()
+		go d.runPair(ctx, pair{"a", "far"}, silent)
+		time.Sleep(20 * time.Second)
+		tried := len(deaf.begun)
+		s.wires[0].thaw()
+		time.Sleep(time.Minute)
+		if why := d.failures(false)["a"]; why != "" || len(deaf.begun) > tried+rivalsMax || tried == 0 {
+			t.Errorf("after %d attempts and %d more of its link is said %q", tried, len(deaf.begun)-tried, why)
 		}
 	})
 }
