@@ -175,11 +175,12 @@ func TestSilentPathAnswers(t *testing.T) {
 		s.wires[0].freeze()
 		go d.runPair(ctx, pair{"a", "far"}, silent)
 		time.Sleep(20 * time.Second)
-		tried := len(deaf.begun)
+		tries := func() int { deaf.mu.Lock(); defer deaf.mu.Unlock(); return len(deaf.begun) }
+		before := tries()
 		s.wires[0].thaw()
 		time.Sleep(time.Minute)
-		if why := d.failures(false)["a"]; why != "" || len(deaf.begun) > tried+rivalsMax || tried == 0 {
-			t.Errorf("after %d attempts and %d more of its link is said %q", tried, len(deaf.begun)-tried, why)
+		if why, more := d.failures(false)["a"], tries()-before; why != "" || more > rivalsMax || before == 0 {
+			t.Errorf("after %d attempts and %d more of its link is said %q", before, more, why)
 		}
 	})
 }
