@@ -24,8 +24,9 @@ const (
 	pingIdle = 5 * time.Second
 	// pathDead is after how much silence the listener closes a path, and the dialer, which has long tried another one then, counts it as none.
 	pathDead = time.Minute
-	// desertedPatience is the same when the peer has most likely died.
+	// desertedPatience is the least of the same when the peer has most likely died, desertedTrips how many round trips it is else: a new connection takes three or four.
 	desertedPatience = 2 * time.Second
+	desertedTrips    = 6
 	// spentPatience is the same when all links of this host have reached their caps: what the peer has sent may still come.
 	spentPatience = 2 * time.Second
 	// defaultPatience is how long a session waits without any path.
@@ -70,7 +71,7 @@ type Conn struct {
 	meters     map[string]*meter // by name of this host's link
 	farMeters  map[string]*meter // by name of the peer's
 	pathless   time.Time         // since when there is none that may carry anything; zero: there are
-	deserted   bool              // the last one was closed by the peer's host without a farewell: its process has died, most likely
+	deserted   time.Duration     // above 0: patience, for the last one was closed by the peer's host without a farewell: its process has died, most likely
 	local      net.Addr          // of the newest path
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
@@ -162,7 +163,10 @@ func (c *Conn) drop(p *path) {
 	}
 	if len(c.paths) == 0 {
 		c.pathless = time.Now()
-		c.deserted = byPeer(p.err)
+		c.deserted = 0
+		if byPeer(p.err) {
+			c.deserted = max(desertedPatience, desertedTrips*p.flight.srtt)
+		}
 	}
 	c.wakeWriters()
 }

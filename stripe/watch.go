@@ -60,8 +60,8 @@ func (c *Conn) hopeless(now time.Time) error {
 		patience, why = min(patience, spentPatience), ErrSpent
 	case spent: // a link without a cap may come
 		why = ErrSpent
-	case c.deserted:
-		patience = min(patience, desertedPatience)
+	case c.deserted > 0:
+		patience = min(patience, c.deserted)
 	}
 	if now.Sub(c.pathless) <= patience {
 		return nil

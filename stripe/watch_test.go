@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"errors"
+	"io"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -37,4 +38,25 @@ func TestRateOfLateTicks(t *testing.T) {
 	if math.Abs(p.in.bps/bps-1) > 0.01 {
 		t.Errorf("%.0f bytes a second, want %.0f", p.in.bps, bps)
 	}
+}
+
+// A path that was closed without a farewell leaves time for another one over the same link: after a long silence the listener has closed it, and a connection over a
+// satellite takes three round trips of 0.7 s.
+func TestPathIsClosedOverSatellite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := simPath{mbps: 8, delay: 350e6, queue: 75000}
+		s := newSimSession(t, link)
+		defer s.close()
+		for _, c := range []*Conn{s.near, s.far} {
+			c.paths[1].end(io.EOF)
+		}
+		time.Sleep(rivalEvery + 3*2*link.delay)
+		select {
+		case <-s.near.done:
+			t.Error(s.near.err)
+		case <-s.far.done:
+			t.Error(s.far.err)
+		default:
+		}
+	})
 }
