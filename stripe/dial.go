@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -403,6 +404,9 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 	t.err, t.works, t.small = err, err == nil, t.small || errors.Is(err, errUnanswered)
 	if err == nil {
 		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
+		if len(d.had) > maxPaths { // a listener may give its links one name after the other
+			maps.DeleteFunc(d.had, func(of pair, _ *path) bool { return d.targets[of] == nil })
+		}
 		return 0
 	}
 	t.failed++
