@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"plait.dev/plait/stripe"
@@ -83,10 +85,9 @@ var errMeasured = errors.New("measured")
 func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Options, tell func(far bool, before, after stripe.LinkStats)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	measured := make(chan struct{})
-	_, err := pipe.Run(ctx, host, command, in, io.Discard, opt, func(c *stripe.Conn) {
-		go func() {
-			defer close(measured)
+	var measuring sync.WaitGroup
+	status, err := pipe.Run(ctx, host, command, in, io.Discard, opt, func(c *stripe.Conn) {
+		measuring.Go(func() {
 			if wait(ctx, warm) != nil {
 				return
 			}
@@ -101,11 +102,15 @@ func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Optio
 				tell(true, farBefore[l.Name], l)
 			}
 			stop(errMeasured)
-		}()
+		})
 	})
-	if errors.Is(err, errMeasured) {
-		<-measured
+	stop(nil)
+	measuring.Wait()
+	switch {
+	case errors.Is(err, errMeasured):
 		return nil
+	case err == nil: // without it nothing is sent, which says nothing of the links
+		err = fmt.Errorf("measure: %s on %s ended by itself, with status %d", command, host, status)
 	}
 	return err
 }
