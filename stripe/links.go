@@ -197,7 +197,8 @@ type source struct {
 	small bool // its packets are to be
 }
 
-// from picks the address of a link to reach an address of the peer from: of the same family, best in the same subnet.
+// from picks the address of a link to reach an address of the peer from: of the same family, best in the same subnet, and with IPv6 unique local ones (RFC 4193) from
+// such ones, others from others.
 func (l Link) from(to netip.Addr) (s source, near bool) {
 	s.link = l.Name
 	for _, a := range l.Addrs {
@@ -205,7 +206,7 @@ func (l Link) from(to netip.Addr) (s source, near bool) {
 		case a.Addr().Is4() != to.Is4() || a.Addr().IsLoopback() != to.IsLoopback():
 		case a.Contains(to) && a.Bits() < to.BitLen() || a.Addr() == to:
 			return source{link: l.Name, addr: a.Addr()}, true
-		case !s.addr.IsValid():
+		case !s.addr.IsValid(), to.Is6() && s.addr.IsPrivate() != to.IsPrivate() && a.Addr().IsPrivate() == to.IsPrivate():
 			s.addr = a.Addr()
 		}
 	}

@@ -3,6 +3,7 @@ package stripe
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -54,6 +55,20 @@ func TestRouteStorm(t *testing.T) {
 			t.Error("the subscription has ended, and nobody is to begin another")
 		}
 	})
+}
+
+// A path begins at an address of the kind it leads to, as RFC 6724 has it (section 5, rule 6): what comes from a unique local one, which a home's router gives beside its
+// provider's, gets no answer from without.
+func TestFrom(t *testing.T) {
+	l := Link{Name: "wlan0"}
+	for _, a := range []string{"10.0.0.1/24", "192.0.2.1/24", "fd00::1/64", "2001:db8::1/64", "fd00::2/64"} {
+		l.Addrs = append(l.Addrs, netip.MustParsePrefix(a))
+	}
+	for to, want := range map[string]string{"198.51.100.1": "10.0.0.1", "192.0.2.9": "192.0.2.1", "2001:db8:1::1": "2001:db8::1", "2001:db8::9": "2001:db8::1", "fd01::1": "fd00::1"} {
+		if s, _ := l.from(netip.MustParseAddr(to)); s.addr != netip.MustParseAddr(want) {
+			t.Errorf("to %s from %v, want %s", to, s.addr, want)
+		}
+	}
 }
 
 // An interface that cannot be used is there all the same: ip link shows one without a carrier as up.
