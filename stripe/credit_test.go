@@ -27,3 +27,39 @@ func TestReaderGoesOnWithoutPath(t *testing.T) {
 		}
 	})
 }
+
+// backlogWire tells, as TCP's does, that more than a record is here.
+type backlogWire struct{ *simWire }
+
+func (b backlogWire) buffered() bool {
+	b.in.mu.Lock()
+	defer b.in.mu.Unlock()
+	return len(b.in.arrived) > maxFrame+512
+}
+
+// A chunk is acknowledged that came before a backlog of other frames, in which none follows.
+func TestAcknowledgesBeforeBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t)
+		defer s.close()
+		near, far := simLink(8, time.Millisecond, 75000)
+		near.in.arrived = appendData(nil, 0, []byte("x"))
+		for range 2 * maxFrame / headerBytes {
+			near.in.arrived = appendNumbers(near.in.arrived, framePong, 0)
+		}
+		if _, err := s.near.attach(backlogWire{near}, hello{Path: 1, Link: "l"}, Policy{}, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		defer far.Close()
+		_ = far.SetReadDeadline(time.Now().Add(time.Second))
+		for {
+			f, err := readFrame(far, make([]byte, maxFrame))
+			if err != nil {
+				t.Fatal("no acknowledgement in a second")
+			}
+			if n, err := readNumbers(f.kind, f.body, 4); f.kind == frameAck && err == nil && n[0] == 1 {
+				return
+			}
+		}
+	})
+}

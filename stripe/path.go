@@ -291,7 +291,9 @@ func (p *path) receive(f frame) (kept bool, err error) {
 	}
 	switch f.kind {
 	case frameData:
-		return p.receiveData(f)
+		if kept, err = p.receiveData(f); err != nil {
+			return kept, err
+		}
 	case frameAck:
 		n, err := readNumbers(f.kind, f.body, 4)
 		if err != nil {
@@ -334,7 +336,11 @@ func (p *path) receive(f frame) (kept bool, err error) {
 		c.ending = true
 		go c.takeFarewell(string(f.body))
 	}
-	return false, nil
+	if p.unacked >= ackEvery || p.unacked > 0 && !p.wire.buffered() { // what follows may be no chunk
+		p.ackDue = true
+		p.wakeUp()
+	}
+	return kept, nil
 }
 
 // receiveData takes a chunk. Small ones are copied, so that a peer who sends bytes singly does not fill memory with large buffers.
@@ -360,10 +366,6 @@ func (p *path) receiveData(f frame) (kept bool, err error) {
 		p.c.readable.signal()
 	}
 	p.unacked++
-	if p.unacked >= ackEvery || !p.wire.buffered() {
-		p.ackDue = true
-		p.wakeUp()
-	}
 	return kept, nil
 }
 
