@@ -226,7 +226,7 @@ func (l *Listener) admit(ctx context.Context, w *opened) error {
 	h.To, h.Link = h.Link, linkOf(l.links, addrPort(w.LocalAddr()).Addr())
 	l.mu.Unlock()
 	if !l.cfg.allows(Link{Name: h.Link}) {
-		return refuse(w, fmt.Errorf("link %s of this host is not to be used", h.Link))
+		return refuse(w, fmt.Errorf("link %s there is not to be used", h.Link))
 	}
 	c, err := l.session(h, key)
 	if err != nil {

@@ -188,7 +188,7 @@ func quicDialError(to netip.AddrPort, err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &reason{fmt.Sprintf("nobody listens at UDP port %d of %v; the other end must use carrier %s, too", to.Port(), to.Addr(), QUIC), err}
+		return &reason{fmt.Sprintf("nobody listens at UDP port %d of %v with carrier %s, or a firewall refuses UDP", to.Port(), to.Addr(), QUIC), err}
 	case errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		return &reason{fmt.Sprintf("no answer over UDP from %v: a firewall there, or the network, may block UDP; carrier %s is blocked less often", to, TCP), err}
 	}

@@ -24,7 +24,7 @@ func TestQUICSaysWhatIsWrong(t *testing.T) {
 	}
 	nobody.Close()
 	cfg := &Config{Key: NewKey(), Peers: []PublicKey{NewKey().Public()}, Carrier: QUIC}
-	for to, want := range map[string]string{mute.LocalAddr().String(): "may block UDP; carrier tcp is blocked less often", nobody.LocalAddr().String(): "nobody listens at UDP port"} {
+	for to, want := range map[string]string{mute.LocalAddr().String(): "may block UDP; carrier tcp is blocked less often", nobody.LocalAddr().String(): ", or a firewall refuses UDP"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if conn, err := Dial(ctx, cfg, to); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v; want %q", conn, err, want)
