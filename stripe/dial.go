@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -228,7 +229,7 @@ func (d *dialer) runPairs(ctx context.Context, first chan<- error) {
 		d.update(ctx, links, &running)
 		if created, hopeless := d.state(); created || err != nil || hopeless {
 			if err == nil && !created {
-				err = d.errors()
+				err = cmp.Or(d.errors(), errNoFamily)
 			}
 			select {
 			case first <- err:

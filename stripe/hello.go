@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 )
 
@@ -74,9 +75,8 @@ func greet(w wire, h hello) (there welcome, err error) {
 		return there, err
 	}
 	f, err := readFrame(w, make([]byte, maxFrame))
-	var alert tls.AlertError
 	switch {
-	case errors.As(err, &alert):
+	case alerted(err):
 		return there, fmt.Errorf("the peer does not accept this end's key: %w", err)
 	case err != nil:
 		return there, err
@@ -88,6 +88,12 @@ func greet(w wire, h hello) (there welcome, err error) {
 		return there, fmt.Errorf("the peer refuses: %s", f.body)
 	}
 	return there, fmt.Errorf("peer answers hello with frame %d", f.kind)
+}
+
+// alerted reports whether the peer has refused what this end said in the handshake. For alerts over TCP crypto/tls has no type.
+func alerted(err error) bool {
+	var op *net.OpError
+	return errors.As(err, new(tls.AlertError)) || errors.As(err, &op) && op.Op == "remote error"
 }
 
 // readWelcome reads a listener's answer and checks it.

@@ -1,8 +1,12 @@
 package stripe
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -47,5 +51,44 @@ func TestPathsLeadToOneHost(t *testing.T) {
 	far.Close()
 	if len(accepted) > 0 {
 		t.Error("the other host has a connection, too")
+	}
+}
+
+// A dialer that the listener does not know hears that it is its key, whatever the carrier; not that a certificate is bad.
+func TestKeyIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	for _, over := range []Carrier{TCP, QUIC} {
+		a, b := NewKey(), NewKey()
+		l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}, Carrier: over}, "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		_, err = Dial(t.Context(), &Config{Key: NewKey(), Peers: []PublicKey{b.Public()}, Carrier: over}, l.Addr().String())
+		if err == nil || !strings.Contains(err.Error(), "the peer does not accept this end's key") {
+			t.Errorf("%s: %v", over, err)
+		}
+	}
+}
+
+// Who gives up before any attempt has failed hears that, and nothing that is not so.
+func TestDialIsGivenUp(t *testing.T) {
+	t.Parallel()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	a, b := NewKey(), NewKey()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}}
+	for _, after := range []time.Duration{0, 100 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		defer cancel()
+		if _, err := Dial(ctx, cfg, deaf.Addr().String()); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "family") {
+			t.Errorf("given up after %v: %v", after, err)
+		}
+	}
+	if _, err := DialPeers(t.Context(), cfg, nil); err == nil || !strings.Contains(err.Error(), "no link of this host has an address of the same family") {
+		t.Errorf("to no address: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// errors joins why pairs have no path.
+// errors joins why pairs have no path, as far as that is known.
 func (d *dialer) errors() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -27,9 +27,6 @@ func (d *dialer) errors() error {
 		if err := d.targets[p].err; err != nil {
 			all = append(all, fmt.Errorf("link %s: %w", p.link, err))
 		}
-	}
-	if len(all) == 0 {
-		return errors.New("no link of this host has an address of the same family as the peer's")
 	}
 	return errors.Join(all...)
 }
@@ -98,6 +95,7 @@ func (d *dialer) seekFar(all []way) {
 }
 
 var (
+	errNoFamily = errors.New("no link of this host has an address of the same family as the peer's")
 	errLinkGone = errors.New("the link or its address is gone")
 	errPathLost = errors.New("its connection has ended, and there is no new one yet")
 )
