@@ -39,6 +39,7 @@ var (
 	errPart      = errors.New("is what an interrupted copy has left: not copied; run that copy again, or remove it")
 	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
 	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
+	errRing      = errors.New("a link that leads back to itself: cannot be copied")
 	errPattern   = errors.New("no such file or directory; * ? [ are not expanded here: name the directory, or each file")
 	errInTheWay  = errors.New("a device, pipe or socket is there, and stays; remove it, or copy to another name")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")

@@ -52,7 +52,10 @@ func (p *Progress) total(t total) {
 // follow is what a source names: links given as sources are followed, those below are copied as links.
 func follow(source string) (string, error) {
 	to, err := filepath.EvalSymlinks(source)
+	_, met := os.Stat(source)
 	switch {
+	case err != nil && errors.Is(met, unix.ELOOP):
+		err = errRing
 	case !errors.Is(err, fs.ErrNotExist):
 	case there(source):
 		err = errNowhere

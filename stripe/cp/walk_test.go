@@ -78,3 +78,14 @@ func TestPatternIsAName(t *testing.T) {
 		t.Errorf("%d copied, %+v, %v", p.Copied.Load(), problems, err)
 	}
 }
+
+// Of links that lead to each other is said that they do, and not which function of Go's found it.
+func TestLinksInARing(t *testing.T) {
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	if err := errors.Join(os.Symlink(b, a), os.Symlink(a, b)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := follow(a); !errors.Is(err, errRing) {
+		t.Errorf("%v; want %v", err, errRing)
+	}
+}
