@@ -58,7 +58,10 @@ func (t *target) attempt(n int) try {
 // dial makes a wire.
 func (d *dialer) dial(ctx context.Context, to try) (*opened, error) {
 	w, err := carriers[d.cfg.Carrier].dial(ctx, to.from, to.to, d.tls)
-	return w, d.cfg.Carrier.explain(to.to, err)
+	if err != nil {
+		err = &attemptError{d.cfg.Carrier.explain(to.to, err), to.to}
+	}
+	return w, err
 }
 
 // errAnswers is how a race ends that the old path has won.

@@ -402,7 +402,7 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 	defer d.changed.signal()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.err, t.works, t.small = err, err == nil, t.small || errors.Is(err, errUnanswered)
+	t.err, t.works, t.small = t.blame(err), err == nil, t.small || errors.Is(err, errUnanswered)
 	if err == nil {
 		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
 		if len(d.had) > maxPaths { // a listener may give its links one name after the other

@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -168,6 +169,45 @@ func TestErrorsInOrder(t *testing.T) {
 	for range 20 {
 		if got := d.errors(); got.Error() != want {
 			t.Fatalf("%v\nwant\n%s", got, want)
+		}
+	}
+}
+
+// wireTo is a wire to an address.
+type wireTo struct {
+	wire
+	remote netip.AddrPort
+}
+
+func (a wireTo) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(a.remote) }
+
+// A pair may have an address in a network that this link does not lead to, of the other family mostly. It must not hide why the other one does not answer.
+func TestReasonOfSeveralAddresses(t *testing.T) {
+	v4, v6 := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("[2001:db8::1]:7")
+	tried := func(to netip.AddrPort, err error) error { return &attemptError{TCP.explain(to, err), to} }
+	late, nowhere, lost := tried(v4, os.ErrDeadlineExceeded), tried(v6, syscall.ENETUNREACH), tried(v4, syscall.ENETUNREACH)
+	worked := &path{wire: wireTo{remote: v4}}
+	for name, c := range map[string]struct {
+		of   target
+		came []error
+		want error
+	}{
+		"never worked":     {target{}, []error{late, nowhere}, late},
+		"lost its route":   {target{}, []error{late, nowhere, lost}, lost},
+		"no route at all":  {target{}, []error{nowhere, lost, nowhere}, nowhere},
+		"silent":           {target{path: worked}, []error{nowhere}, nil},
+		"silent for long":  {target{path: worked}, []error{nowhere, late, nowhere}, late},
+		"ended":            {target{path: worked, err: errPathLost}, []error{nowhere}, errPathLost},
+		"of other numbers": {target{path: &path{wire: wireTo{remote: netip.MustParseAddrPort("192.0.2.9:7")}}}, []error{nowhere}, nowhere},
+	} {
+		d := &dialer{c: &Conn{}, changed: newSignal(), had: map[pair]*path{}}
+		of := c.of
+		of.tries = []try{{to: v4}, {to: v6}}
+		for _, err := range c.came {
+			d.note(pair{"a", "x"}, &of, nil, err)
+		}
+		if !errors.Is(of.err, c.want) || of.works {
+			t.Errorf("%s: %v, want %v", name, of.err, c.want)
 		}
 	}
 }

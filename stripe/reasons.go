@@ -109,6 +109,30 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.cause }
 
+// attemptError says which address an attempt was made to.
+type attemptError struct {
+	error
+	to netip.AddrPort
+}
+
+func (e *attemptError) Unwrap() error { return e.error }
+
+// blame is what is said of a pair when another attempt has failed. That there is no route to an address, of a family that the network does not have perhaps, says
+// little where another one of the pair has worked, or is not reached for another reason.
+func (t *target) blame(err error) error {
+	var is, was *attemptError
+	if !noRoute(err) || !errors.As(err, &is) {
+		return err
+	}
+	other := func(at netip.AddrPort) bool {
+		return at != is.to && slices.ContainsFunc(t.tries, func(to try) bool { return to.to == at })
+	}
+	if t.path != nil && other(addrPort(t.path.wire.RemoteAddr())) || errors.As(t.err, &was) && !noRoute(t.err) && other(was.to) {
+		return t.err
+	}
+	return err
+}
+
 func noRoute(err error) bool {
 	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
