@@ -268,7 +268,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 		}
 	}
 	d.seekFar(all)
-	for _, w := range choose(all, d.works, func(p pair) bool { return d.doubtful(p, now) }) {
+	for _, w := range choose(all, d.works, func(p pair) bool { return d.doubtful(p, now) }, d.silent) {
 		wanted[w.pair] = w
 	}
 	for p, t := range d.targets {
@@ -333,6 +333,20 @@ func (d *dialer) works(p pair) bool { return d.targets[p] != nil && d.targets[p]
 func (d *dialer) doubtful(p pair, now time.Time) bool {
 	t := d.targets[p]
 	return t != nil && !t.works && (t.failed > 0 || now.Sub(t.since) >= stagger)
+}
+
+// silent reports whether a pair has a path that has not ended but does not work.
+func (d *dialer) silent(p pair) bool {
+	t := d.targets[p]
+	if t == nil || t.works || t.path == nil {
+		return false
+	}
+	select {
+	case <-t.path.done:
+		return false
+	default:
+		return true
+	}
 }
 
 // retry ends pauses: a change on this host may have cured what failed.

@@ -59,9 +59,9 @@ func ways(links []Link, peers []Peer, policies map[string]Policy) []way {
 
 // choose picks the pairs to have paths between: those that work, and others until each link at both ends has one that serves it. That is as
 // many as the larger side has links, not each with each: a second path over a link adds nothing but another flow. A pair that is doubtful (it has
-// failed, or takes long) stays, but no longer counts, so that its links get another one to try beside it. One that works is given
+// failed, or takes long) stays, but no longer counts, so that its links get another one to try beside it. One that works, or has a path that is silent, is given
 // up when both of its links have another one that works.
-func choose(all []way, works, doubtful func(pair) bool) []way {
+func choose(all []way, works, doubtful, silent func(pair) bool) []way {
 	var chosen []way
 	links, peers := map[string]int{}, map[string]int{}
 	add := func(w way) {
@@ -83,6 +83,12 @@ func choose(all []way, works, doubtful func(pair) bool) []way {
 		add(w)
 	}
 	rest = slices.DeleteFunc(rest, func(w way) bool { return works(w.pair) })
+	stays := func(w way) bool { return silent(w.pair) && (forLink(w) || forPeer(w)) }
+	mute := slices.DeleteFunc(slices.Clone(rest), func(w way) bool { return !stays(w) })
+	rest = slices.DeleteFunc(rest, stays)
+	for _, w := range mute {
+		add(w)
+	}
 	for {
 		rest = slices.DeleteFunc(rest, func(w way) bool { return !forLink(w) && !forPeer(w) })
 		if len(rest) == 0 {

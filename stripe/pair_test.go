@@ -47,13 +47,45 @@ func TestChoose(t *testing.T) {
 		{"but not twice", []Link{lan, wifi}, []Peer{near0, near1}, []pair{{"eth0", "s0"}, {"wlan0", "s0"}, {"wlan0", "s1"}}, nil, []pair{{"eth0", "s0"}, {"wlan0", "s1"}}},
 	} {
 		var got []pair
-		for _, w := range choose(ways(c.links, c.peers, map[string]Policy{"usb0": {Backup: true}}), func(p pair) bool { return slices.Contains(c.works, p) }, func(p pair) bool { return slices.Contains(c.doubtful, p) }) {
+		for _, w := range choose(ways(c.links, c.peers, map[string]Policy{"usb0": {Backup: true}}), func(p pair) bool { return slices.Contains(c.works, p) }, func(p pair) bool { return slices.Contains(c.doubtful, p) }, func(pair) bool { return false }) {
 			got = append(got, w.pair)
 		}
 		slices.SortFunc(got, func(a, b pair) int { return slices.Index(c.want, a) - slices.Index(c.want, b) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// When all paths fall silent, others are tried beside them, and none of them is given up for one that may not work either; it is for one that does.
+func TestSilentPathsStay(t *testing.T) {
+	var links []Link
+	var peers []Peer
+	for i, name := range []string{"wlan0", "lte0", "usb0"} {
+		links = append(links, Link{Name: name, Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, byte(i), 2}), 24)}})
+	}
+	for i, name := range []string{"eth0", "wwan0"} {
+		peers = append(peers, Peer{Link: name, Addrs: []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 7, byte(i), 2}), 1)}})
+	}
+	silent := []pair{{"wlan0", "eth0"}, {"lte0", "wwan0"}, {"usb0", "eth0"}}
+	isSilent := func(p pair) bool { return slices.Contains(silent, p) }
+	chosen := func(works ...pair) (out []pair) {
+		for _, w := range choose(ways(links, peers, nil), func(p pair) bool { return slices.Contains(works, p) }, isSilent, isSilent) {
+			out = append(out, w.pair)
+		}
+		return out
+	}
+	got := chosen()
+	for _, p := range silent {
+		if !slices.Contains(got, p) {
+			t.Errorf("%v is given up: %v", p, got)
+		}
+	}
+	if len(got) == len(silent) {
+		t.Errorf("nothing is tried beside %v", got)
+	}
+	if got := chosen(pair{"lte0", "eth0"}, pair{"wlan0", "wwan0"}); slices.Contains(got, pair{"lte0", "wwan0"}) {
+		t.Errorf("%v, though both links of lte0 and wwan0 have one that works", got)
 	}
 }
 
