@@ -39,11 +39,11 @@ const maxPaths = 64
 var (
 	// ErrClosedByPeer is what reading and writing end with after the peer has closed the connection. What the peer wrote before
 	// can be read first.
-	ErrClosedByPeer = errors.New("stripe: connection closed by the peer")
+	ErrClosedByPeer = errors.New("connection closed by the peer")
 	// ErrNoPath is what a connection ends with when it had no path for as long as Config.Patience.
-	ErrNoPath = errors.New("stripe: no path to the peer")
+	ErrNoPath = errors.New("no path to the peer")
 	// ErrSpent is what a connection ends with when no link may carry any more: each has reached its Policy.CapBytes.
-	ErrSpent = errors.New("stripe: all links have reached their caps, which are for one run; raise the caps, or use more links")
+	ErrSpent = errors.New("all links have reached their caps, which are for one run; raise the caps, or use more links")
 
 	errGone     = errors.New("closed by the peer")
 	errReplaced = errors.New("replaced by a new one")

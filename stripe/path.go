@@ -270,7 +270,7 @@ func (p *path) runReader() {
 		}
 		kept, err := p.receive(f)
 		if err != nil {
-			p.c.finish(fmt.Errorf("stripe: peer breaks the protocol: %w", err), err.Error())
+			p.c.finish(fmt.Errorf("peer breaks the protocol: %w", err), err.Error())
 			p.end(err)
 			return
 		}

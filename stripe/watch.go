@@ -3,7 +3,6 @@ package stripe
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -36,7 +35,7 @@ func (c *Conn) runWatch() {
 			p.end(fmt.Errorf("silent for %v", pathDead))
 		}
 		if hopeless != nil {
-			c.finish(hopeless, strings.TrimPrefix(hopeless.Error(), "stripe: "))
+			c.finish(hopeless, hopeless.Error())
 		}
 	}
 }

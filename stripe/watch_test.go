@@ -21,6 +21,9 @@ func TestSilentForTooLong(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, ErrNoPath) || took < defaultPatience || took > defaultPatience+pathDead+10*time.Second {
 			t.Errorf("read ended after %v: %v", took, err)
 		}
+		if want := "read stripe: no path to the peer for 3m0s"; err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
+		}
 	})
 }
 
