@@ -65,8 +65,8 @@ func openPart(dir *folder, file string, flags int) (*part, error) {
 		switch {
 		case errors.Is(err, fs.ErrPermission) && dir.root.Chmod(dir.path+name, 0o600) == nil && time.Since(start) < lockWait:
 			continue // killed between its mode and its name
-		case errors.Is(err, fs.ErrNotExist) && flags&unix.O_CREAT != 0 && time.Since(start) < lockWait:
-			continue // it was there a moment ago
+		case errors.Is(err, fs.ErrNotExist) && flags&unix.O_CREAT != 0 && !isNew && time.Since(start) < lockWait:
+			continue // it was there a moment ago; if it could not be made, the directory is gone
 		case errors.Is(err, unix.ELOOP):
 			return nil, fmt.Errorf("%s is a link and no part of a file; remove it", name)
 		case err != nil:

@@ -312,3 +312,17 @@ func TestMarksOfOthers(t *testing.T) {
 		t.Error("another user's is a mark")
 	}
 }
+
+// A directory that is removed while it is copied to stays so: each file that was to be in it would be waited for otherwise, as for a part that another copy has just completed.
+func TestPartOfRemovedDirectory(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "in/file"), "")
+	folder := folderOf(t, root, "in")
+	if err := os.RemoveAll(filepath.Join(root, "in")); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := openPart(folder, "file", os.O_CREATE); !errors.Is(err, fs.ErrNotExist) || time.Since(start) > lockWait/2 {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+}
