@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ func NewKey() PrivateKey {
 	}
 	return PrivateKey{key}
 }
+
+// Format implements [fmt.Formatter]: a log of a Config must not tell the key.
+func (PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "PrivateKey") }
 
 // Public is the key to give to peers.
 func (k PrivateKey) Public() PublicKey { return PublicKey(k.key.Public().(ed25519.PublicKey)) }
