@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is printed or logged of a configuration does not tell the key, however it is done.
+// What fmt prints of a configuration, and slog logs of it as text, does not tell the key. JSON does: MarshalText is for keeping it.
 func TestKeyIsNotPrinted(t *testing.T) {
 	cfg := &Config{Key: NewKey()}
 	seed := cfg.Key.key.Seed()
