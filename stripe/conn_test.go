@@ -105,6 +105,13 @@ func testBothWays(t *testing.T, over Carrier) {
 	if <-got != sha256.Sum256(back) {
 		t.Error("not the bytes that were sent back")
 	}
+	near.mu.Lock()
+	for _, p := range near.paths {
+		if rtt := p.wire.packetRTT(); rtt > time.Second || rtt <= 0 && over != SCTP { // SCTP's is in milliseconds
+			t.Errorf("packets take %v to the other end and back", rtt)
+		}
+	}
+	near.mu.Unlock()
 	if err := near.Close(); err != nil {
 		t.Error(err)
 	}

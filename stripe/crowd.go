@@ -25,6 +25,9 @@ const (
 	// weighMore is the least part of what first brought beside the others that it must bring alone: what these took from it. On a link that n others use it is (n+2)/(n+1); where the
 	// listener's links are the bottlenecks, however unequal, it is 1.
 	weighMore = 1.15
+	// weighSame is how far from 1 that is at most where the listener's links are the bottlenecks and full. A connection of others that had more than its share by chance
+	// makes it anything: what is neither is measured once more.
+	weighSame = 0.05
 	// weighAgain is how long what came out holds; after each time twice as long, up to weighAgainMax.
 	weighAgain    = 30 * time.Second
 	weighAgainMax = 8 * time.Minute
@@ -36,6 +39,7 @@ type crowd struct {
 	alike   map[*flight]*trips
 	alone   bool // those that seem to wait in the queue of first rest
 	settled bool // nothing is measured now
+	doubted bool // it is measured once more
 	at      time.Time
 	took    time.Duration // of this measurement so far, or since it is settled
 	again   time.Duration
@@ -110,14 +114,14 @@ func (c *crowd) weigh(all []*flight, now time.Time, full bool) {
 	}
 	switch {
 	case c.settled && c.took >= c.again:
-		c.settled, c.alone, c.alike = false, false, map[*flight]*trips{}
+		c.begin()
 	case c.settled || c.took < weighSettle+weighTime:
 		return
 	case !c.alone:
 		c.alone, c.beside = c.seem(), c.bytes
 		c.settled = !c.alone
 	default:
-		c.settled, c.alone = true, float64(c.bytes[0]) >= weighAlone*float64(c.beside[0]) && float64(c.bytes[1]) >= weighMore*float64(c.beside[1])
+		c.decide()
 	}
 	if c.settled {
 		c.again = min(weighAgainMax, 2*c.again)
@@ -125,7 +129,24 @@ func (c *crowd) weigh(all []*flight, now time.Time, full bool) {
 	c.took, c.bytes = 0, [2]uint64{}
 }
 
-// compare notes round trips while all carry.
+// begin has all carry and be measured.
+func (c *crowd) begin() { c.settled, c.alone, c.alike = false, false, map[*flight]*trips{} }
+
+// decide compares what first brings alone with what all and it brought before.
+func (c *crowd) decide() {
+	more := float64(c.bytes[1]) / float64(max(1, c.beside[1]))
+	switch {
+	case float64(c.bytes[0]) >= weighAlone*float64(c.beside[0]) && more >= weighMore:
+		c.settled, c.doubted = true, false
+	case math.Abs(more-1) <= weighSame || c.doubted:
+		c.settled, c.alone, c.doubted = true, false, false
+	default:
+		c.begin()
+		c.doubted = true
+	}
+}
+
+// compare notes packets' round trips while all carry: those of chunks tell of the turns in which paths take them.
 func (c *crowd) compare(all []*flight) {
 	for _, f := range all {
 		if c.alone || f == c.first {
@@ -134,7 +155,7 @@ func (c *crowd) compare(all []*flight) {
 		if c.alike[f] == nil {
 			c.alike[f] = &trips{}
 		}
-		c.alike[f].add(c.first.srtt.Seconds(), f.srtt.Seconds())
+		c.alike[f].add(c.first.packetRTT.Seconds(), f.packetRTT.Seconds())
 	}
 }
 

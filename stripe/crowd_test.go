@@ -11,6 +11,7 @@ func TestCrowd(t *testing.T) {
 	const near, second = 1e6, 10 // bytes per second; ticks
 	for name, c := range map[string]struct {
 		others  float64       // connections of others on the near link
+		greedy  [2]int        // s; from when they take more for 5 s
 		far     float64       // bytes per second of each of the listener's links
 		less    float64       // how many times less the second one has; 0: not
 		phase   float64       // of the second path's queue, where queues are the listener's; cycles
@@ -23,6 +24,7 @@ func TestCrowd(t *testing.T) {
 		"narrow near link":                    {far: 2e6, queue: 80e6},
 		"and another connection":              {far: 2e6, others: 1, queue: 80e6},
 		"and two":                             {far: 2e6, others: 2, queue: 80e6},
+		"and one that takes more for a while": {far: 2e6, others: 1, greedy: [2]int{5, 45}, queue: 80e6},
 		"narrow far links":                    {far: 0.4e6, phase: 0.3, queue: 80e6, carries: true},
 		"narrow far links, at the same time":  {far: 0.4e6, queue: 80e6, carries: true},
 		"unequal far links, at the same time": {far: 0.45e6, less: 3, queue: 80e6, carries: true},
@@ -49,21 +51,27 @@ func TestCrowd(t *testing.T) {
 				if c.silent && tick == 52*second {
 					s.flights[0].pingAt = now
 				}
-				if tick == 55*second { // it has been measured twice
+				if tick == 57*second { // it has been measured twice
 					before = s.flights[1].delivered
 				}
-				users := c.others
+				others := c.others
+				for _, from := range c.greedy {
+					if second := tick / second; second >= from && second < from+5 {
+						others *= 2.5
+					}
+				}
+				users := others
 				for _, f := range s.flights {
 					if s.mayUse(f, now) && !f.silent(now) {
 						users++
 					}
 				}
-				if users == c.others && !c.silent {
+				if users == others && !c.silent {
 					t.Fatalf("after %d s no path may carry anything", tick/second)
 				}
 				for i, f := range s.flights {
 					cycles := float64(tick)/second/3 + float64(i)*c.phase // a saw tooth of 3 s
-					f.srtt = 30*time.Millisecond + time.Duration(float64(c.queue)*(cycles-math.Floor(cycles)))
+					f.packetRTT = 30*time.Millisecond + time.Duration(float64(c.queue)*(cycles-math.Floor(cycles)))
 					if f.silent(now) {
 						continue
 					}

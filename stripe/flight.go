@@ -42,8 +42,9 @@ type flight struct {
 	srtt      time.Duration
 	rttvar    time.Duration
 	minRTT    time.Duration
-	rate      float64 // bytes per second; 0: not known
-	sent      uint64  // bytes, with copies
+	packetRTT time.Duration // looked up every tickEvery
+	rate      float64       // bytes per second; 0: not known
+	sent      uint64        // bytes, with copies
 }
 
 // end is a link at one end of a path, what it may be used for, and what goes over it. The dialer tells the listener its policy: it

@@ -25,6 +25,8 @@ type wire interface {
 	buffered() bool
 	// sinceHeard is how long ago the peer's host acknowledged anything, out of order or twice as well.
 	sinceHeard() time.Duration
+	// packetRTT is the transport's smoothed round-trip time: of packets, where the path's own is of chunks and what waits behind them. 0: not known.
+	packetRTT() time.Duration
 }
 
 const (

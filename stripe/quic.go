@@ -152,6 +152,8 @@ func (w *quicWire) sinceHeard() time.Duration {
 	return w.heard.since(w.conn.ConnectionStats().PacketsReceived)
 }
 
+func (w *quicWire) packetRTT() time.Duration { return w.conn.ConnectionStats().SmoothedRTT }
+
 type quicCarrier struct{}
 
 // connected is a socket with one peer: the kernel tells it when there is nobody at the peer's port.

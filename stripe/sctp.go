@@ -78,7 +78,8 @@ type statusOfSCTP struct {
 	_         [24]byte
 	_         [136]byte // of the path: association, address, state
 	CwndBytes uint32
-	_         [3]uint32
+	SRTTms    uint32
+	_         [2]uint32
 }
 
 // statsOfSCTP is the beginning of struct sctp_assoc_stats.
@@ -133,6 +134,15 @@ func (w *sctpWire) sinceHeard() time.Duration {
 		}
 	})
 	return since
+}
+
+func (w *sctpWire) packetRTT() (rtt time.Duration) {
+	_ = w.raw.sys.Control(func(fd uintptr) {
+		if status, ok := getSCTP[statusOfSCTP](fd, sctpStatus); ok {
+			rtt = time.Duration(status.SRTTms) * time.Millisecond
+		}
+	})
+	return rtt
 }
 
 // openSCTP does TLS's handshake.

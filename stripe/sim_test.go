@@ -202,6 +202,8 @@ func (s *simWire) sinceHeard() time.Duration {
 	return time.Since(s.out.heard)
 }
 
+func (s *simWire) packetRTT() time.Duration { return 0 }
+
 func (s *simWire) Close() error {
 	s.out.mu.Lock()
 	s.out.ended = true

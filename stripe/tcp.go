@@ -106,13 +106,22 @@ func (w *tcpWire) buffered() bool { return w.raw.in.Buffered() > maxFrame+512 }
 
 // sinceHeard asks TCP_INFO: tcpi_last_ack_recv counts every acceptable acknowledgement, in milliseconds (tcp_ack in net/ipv4/tcp_input.c).
 func (w *tcpWire) sinceHeard() time.Duration {
-	since := time.Hour
-	_ = w.raw.sys.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			since = time.Duration(info.Last_ack_recv) * time.Millisecond
-		}
-	})
-	return since
+	if info := w.info(); info != nil {
+		return time.Duration(info.Last_ack_recv) * time.Millisecond
+	}
+	return time.Hour
+}
+
+func (w *tcpWire) packetRTT() time.Duration {
+	if info := w.info(); info != nil {
+		return time.Duration(info.Rtt) * time.Microsecond
+	}
+	return 0
+}
+
+func (w *tcpWire) info() (info *unix.TCPInfo) {
+	_ = w.raw.sys.Control(func(fd uintptr) { info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	return info
 }
 
 // setAhead sets TCP_NOTSENT_LOWAT: the kernel says there is room when less than half of it waits to be sent (tcp(7)).

@@ -22,6 +22,7 @@ func (c *Conn) runWatch() {
 		bdp := 0.0
 		for _, p := range c.paths {
 			p.watch(now)
+			p.flight.packetRTT = p.wire.packetRTT()
 			bdp += p.in.bps * p.flight.srtt.Seconds()
 			if c.peers != nil && p.dead(now) {
 				dead = append(dead, p)
