@@ -32,7 +32,7 @@ func TestExperiments(t *testing.T) {
 		{"congestion-disturbed", experiment.Options{Set: []string{"by=reorder"}, Seeds: 1}},
 		{"rtcp-table-bottleneck", experiment.Options{Set: []string{"rtt_ms=100", "rate_mbps=1", "queue_packets=10", "count=3"}}},
 		{"egress-failure", experiment.Options{Set: []string{"failure=forward", "seconds=10", `skip=variant == "mptcpd"`}, Seeds: 1}},
-		{"egress-unequal", experiment.Options{Set: []string{`case="5/50 Mbit/s"`, "a_mbps=5", "b_mbps=50", "b_delay_ms=10", "a_queue=100", "b_queue=100", "workload=stream", `skip=variant in ["tcp_a", "tcp_b"]`}, Seeds: 1}},
+		{"egress-unequal", experiment.Options{Set: []string{`case="5/50 Mbit/s"`, "a_mbps=5", "b_mbps=50", "b_delay_ms=10", "a_queue=100", "b_queue=100", "workload=stream", "seconds=8", `skip=variant in ["tcp_a", "tcp_b"]`}, Seeds: 1}},
 		{"stripe-silent", experiment.Options{Set: []string{"event=silent", "a_mbps=8", "b_mbps=8", "seconds=10"}, Seeds: 1}},
 		{"ack-useful", experiment.Options{Set: []string{"workload=get", "bytes=1000000", "link1_mbps=40", "rtt_ms=250", "queue_packets=500", "congestion=cubic"}, Seeds: 1}},
 	} {
