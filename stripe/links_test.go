@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +23,13 @@ func TestRouteStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		links, addrs, routes := make(chan netlink.LinkUpdate), make(chan netlink.AddrUpdate), make(chan netlink.RouteUpdate)
-		told, ended := 0, make(chan bool)
-		go func() { ended <- relay(ctx, links, addrs, routes, func() { told++ }) }()
+		var told atomic.Int64
+		ended := make(chan bool)
+		go func() { ended <- relay(ctx, links, addrs, routes, func() { told.Add(1) }) }()
 		want := func(what string, n int) {
 			t.Helper()
 			synctest.Wait()
-			if told != n {
+			if told := int(told.Load()); told != n {
 				t.Errorf("%s: told %d times, want %d", what, told, n)
 			}
 		}
