@@ -52,9 +52,11 @@ func TestBesideTheLab(t *testing.T) {
 		"route-map plait-from-exit-1-6 permit 10", "route-map plait-to-exit-1-6 permit 20",
 	}
 	onlyHere := []string{
+		"ipv6 prefix-list plait-inside-6 seq 10 permit 2001:db8:f1::/48 le 128", "ipv6 prefix-list plait-inside-6 seq 15 permit 2001:db8:f2::/48 le 128", // the lab's peers are honest
 		"ipv6 prefix-list plait-inside-6 seq 5 permit 2001:db8:1::/64 le 128", "match ipv6 address prefix-list plait-inside-6",
 		"neighbor 2001:db8:1::2 update-source 2001:db8:1::3", "rd vpn export 10.255.0.3:1",
 		"route-map plait-from-exit-1-6 deny 10", "route-map plait-from-exit-1-6 permit 20", "route-map plait-to-exit-1-6 permit 10",
+		"set extcommunity none",
 	}
 	if got := without(lab, here); !slices.Equal(got, onlyLab) {
 		t.Errorf("only in the lab:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(onlyLab, "\n"))

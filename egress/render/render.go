@@ -90,7 +90,7 @@ type family struct {
 	Match  string // of prefix-list and route-map's match
 	Bits   int
 	Own    []netip.Prefix // announced by all exits
-	Inside []netip.Prefix // and those that some exit announces
+	Inside []netip.Prefix // this network's, about which no peer is believed
 	// Targets are the route targets of the exits that have it.
 	Targets []string
 }
@@ -113,13 +113,7 @@ func (n Network) families(peers []Peer) []family {
 	}
 	for i := range all {
 		f := &all[i]
-		f.Own = f.of(n.Announce)
-		f.Inside = slices.Clone(f.Own)
-		for _, p := range n.peers() { // of any router: no other exit's peer is believed about them
-			f.Inside = append(f.Inside, f.of(p.Announce)...)
-		}
-		slices.SortFunc(f.Inside, netip.Prefix.Compare)
-		f.Inside = slices.Compact(f.Inside)
+		f.Own, f.Inside = f.of(n.Announce), f.of(n.inside())
 		for _, p := range peers {
 			if slices.ContainsFunc(p.Addresses, f.has) {
 				f.Targets = append(f.Targets, n.Exits[n.exit(p.Exit)].RouteTarget)
@@ -127,6 +121,35 @@ func (n Network) families(peers []Peer) []family {
 		}
 	}
 	return all
+}
+
+// inside are the prefixes of this network: what any exit announces, what SIDs are taken from, and the routers' addresses. A peer that is believed about a SID has the packets of
+// other exits. None is in another.
+func (n Network) inside() (out []netip.Prefix) {
+	all := slices.Clone(n.Announce)
+	host := func(a netip.Addr) { all = append(all, netip.PrefixFrom(a, a.BitLen())) }
+	for _, p := range n.peers() { // of any router
+		all = append(all, p.Announce...)
+	}
+	for _, e := range n.Exits {
+		all = append(all, e.Locators...)
+		for _, s := range e.SIDs {
+			host(s)
+		}
+	}
+	for _, r := range n.Reflectors {
+		host(r.Address)
+	}
+	for _, b := range n.BorderRouters {
+		host(b.Address)
+	}
+	slices.SortFunc(all, netip.Prefix.Compare) // what is in another comes behind it
+	for _, p := range all {
+		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // exit is the index of an exit by its name; -1: there is none.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,28 @@ func TestGolden(t *testing.T) {
 					t.Errorf("%s: %v; got\n%s\nrenew it with: go test ./egress/render -update", path, err, text)
 				}
 			}
+		}
+	}
+}
+
+// No peer is believed about the SIDs of exits, which need not be in what is announced, nor about routers: the packets of other exits would come to it. Nor can it give its routes the route target
+// of another exit, which FRR would keep beside its own.
+func TestPeersAreNotBelieved(t *testing.T) {
+	n := labNetwork()
+	n.Reflectors[0].Address = netip.MustParseAddr("2001:db8:99::2")
+	n.Exits = append(n.Exits, egress.Exit{Name: "c", SIDs: addresses("2001:db8:f3::1")})
+	for _, r := range n.Routers()[:2] {
+		for _, inside := range []string{"2001:db8:1::/64 le 128", "2001:db8:f1::/48 le 128", "2001:db8:f2::/48 le 128", "2001:db8:f3::1/128", "2001:db8:99::2/128"} {
+			if !slices.ContainsFunc(lines(r.FRR), func(line string) bool {
+				return strings.HasPrefix(line, "ipv6 prefix-list plait-inside-6 ") && strings.HasSuffix(line, " permit "+inside)
+			}) {
+				t.Errorf("router %s: its peer is believed about %s", r.Name, inside)
+			}
+		}
+		_, from, _ := strings.Cut(r.FRR, "route-map plait-from-")
+		_, from, _ = strings.Cut(from, " permit 20\n")
+		if !strings.HasPrefix(from, " set extcommunity none\n") {
+			t.Errorf("router %s: its peer's route targets are kept: %.60q", r.Name, from)
 		}
 	}
 }
