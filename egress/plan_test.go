@@ -385,6 +385,15 @@ func TestSetAsideAgain(t *testing.T) {
 	p.Restore(near, "b")
 	leads("all are well, and BGP has no best path", "c")
 
+	p = newPlan(t, three[:2], vpn("a", nil), vpn("b", nil), unicast("a"))
+	p.SetAside(near, "a")
+	p.SetAside(near, "b")
+	if got := p.SetAside(near, "a"); len(got) != 0 {
+		t.Errorf("all fail still: %s", changes(got))
+	}
+	p.Restore(near, "b")
+	leads("b is well, and a failed twice", "b")
+
 	p = newPlan(t, three, vpn("a", nil), vpn("b", nil), vpn("c", nil), unicast("a"))
 	p.SetAside(near, "a")
 	withdrawn := vpn("b", nil)

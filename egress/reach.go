@@ -52,9 +52,10 @@ func (p *Plan) SetAside(prefix netip.Prefix, exit string) []Change {
 	if d == nil || d.best != nil && d.leaves() != i || d.best == nil && d.standbyExit != i {
 		return nil
 	}
+	was := p.aside[prefix]
 	p.aside[prefix] |= 1 << i
 	changes := p.Renew([]netip.Prefix{prefix})
-	if len(changes) == 0 {
+	if len(changes) == 0 && was>>i&1 == 0 { // one that is set aside already, as all are, stays so for when another comes back
 		p.restore(prefix, i)
 	}
 	return changes
