@@ -24,11 +24,13 @@ func Slow(paces []Pace, exit string) bool {
 	for _, p := range paces {
 		s := sums[p.Exit]
 		if s == nil {
-			s = &Pace{Exit: p.Exit, RTTUs: p.RTTUs}
+			s = &Pace{Exit: p.Exit}
 			sums[p.Exit] = s
 		}
 		s.Bytes += p.Bytes
-		s.RTTUs = min(s.RTTUs, p.RTTUs)
+		if s.RTTUs == 0 || p.RTTUs > 0 && p.RTTUs < s.RTTUs {
+			s.RTTUs = p.RTTUs
+		}
 		if p.Waits && p.Exit != exit {
 			return false
 		}

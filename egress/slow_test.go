@@ -26,6 +26,8 @@ func TestSlow(t *testing.T) {
 		{"no answer on any", []Pace{{"a", 0, late, false}, {"b", 0, quick, false}}, false},
 		{"that another exit is late is its own affair", []Pace{{"a", 40_000, quick, false}, {"b", 3_000, late, false}}, false},
 		{"nothing is known of the other exit's round trips", []Pace{{"a", 3_000, late, false}, {"b", 40_000, 0, false}}, false},
+		{"an idle flow of the other exit, of which none are known", []Pace{{"a", 3_000, late, false}, {"b", 40_000, quick, false}, {"b", 0, 0, false}}, true},
+		{"an idle flow of its own, likewise", []Pace{{"a", 0, 0, false}, {"a", 3_000, late, false}, {"b", 40_000, quick, false}}, true},
 		{"no flow", nil, false},
 	} {
 		if got := Slow(c.paces, "a"); got != c.want {
