@@ -132,6 +132,7 @@ type Member struct {
 type sampled struct {
 	of        knownKey
 	heldOut   bool
+	trial     uint8  // it is of
 	others    uint16 // samples the connection has had before
 	since     time.Time
 	bytes, us float64
@@ -198,11 +199,11 @@ func (w *Worth) Transfer(connection uint32, m *Member, prefix netip.Prefix, s St
 		trial = k.trial
 	}
 	o := w.open[connection]
-	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.HeldOut {
+	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.HeldOut || o.trial != trial {
 		if m.trial != trial {
 			m.trial, m.samples = trial, 0
 		}
-		o = &sampled{of: knownKey{prefix, s}, heldOut: m.HeldOut, others: m.samples, since: now}
+		o = &sampled{of: knownKey{prefix, s}, heldOut: m.HeldOut, trial: trial, others: m.samples, since: now}
 		m.samples = max(m.samples, m.samples+1) // not beyond the last
 		w.open[connection] = o
 	}
@@ -218,7 +219,7 @@ func (w *Worth) fold(o *sampled, now time.Time) {
 		w.known[o.of] = k
 	}
 	k.Last = now
-	if !k.OneUntil.IsZero() || o.bytes == 0 || o.us == 0 {
+	if !k.OneUntil.IsZero() || o.trial != k.trial || o.bytes == 0 || o.us == 0 {
 		return
 	}
 	g := &k.Managed
@@ -277,8 +278,7 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 	}
 	for _, k := range w.known {
 		if !k.OneUntil.IsZero() && !now.Before(k.OneUntil) {
-			k.begin(now.Add(sampleFor))                                                                                // until then connections that were with one exit turn to several
-			maps.DeleteFunc(w.open, func(_ uint32, o *sampled) bool { return o.of == knownKey{k.Prefix, k.Strategy} }) // of the time before
+			k.begin(now.Add(sampleFor)) // until then connections that were with one exit turn to several
 			changes = append(changes, Decision{*k, ""})
 		}
 	}

@@ -91,6 +91,25 @@ func TestWorthChanges(t *testing.T) {
 	}
 }
 
+// A comparison that begins anew has nothing of the one before: neither what was under way then, nor how many samples its connection had had.
+func TestWorthAnew(t *testing.T) {
+	prefix, now, lasts := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0), Member{}
+	const connection = 1 << 20
+	w := NewWorth(nil, now)
+	for range 60 {
+		w.Transfer(connection, &lasts, prefix, Throughput, 1<<20, 0.7e6, now)
+		feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now)
+	}
+	now = now.Add(trialFor)
+	w.Transfer(connection, &lasts, prefix, Throughput, 1<<20, 0.7e6, now.Add(sampleFor/2))
+	if feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 0 {
+		t.Fatalf("it did not begin anew: %+v", w.Known())
+	}
+	if feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 20 || w.Known()[0].Managed.Weights != 20 {
+		t.Errorf("20 connections with a sample each are %v samples, weights %v", w.Known()[0].Managed.Samples, w.Known()[0].Managed.Weights)
+	}
+}
+
 // By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at, and however few connections
 // have most of the samples: each has a client and a line of its own.
 func TestWorthByChance(t *testing.T) {
