@@ -51,6 +51,7 @@ type brownout struct {
 	idle   bool // because no data waited for the other exits: no longer when some does
 	until  time.Time
 	spell  time.Duration
+	needed time.Time // until then it is spared only if it brings little: data waited for the others without it
 	last   time.Time // when something was sent
 }
 
@@ -115,7 +116,7 @@ func (b *Brownouts) Late(exit string, client netip.Addr, now time.Time) bool {
 	defer b.looking.Unlock()
 	k := wayTo{exit, client}
 	w := b.of(k)
-	if w.spared || now.Before(w.until) {
+	if w.spared || now.Before(w.needed) {
 		return false
 	}
 	w.last = now
@@ -186,7 +187,7 @@ func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad
 		w := b.of(k)
 		top, waits := beside(byClient[l.Client], l.Exit)
 		idle := l.idle(top, waits)
-		if w.lost(l, top, idle, now) && !w.spared && (!idle || !now.Before(w.until)) {
+		if w.lost(l, top, idle, now) && !w.spared && (!idle || !now.Before(w.needed)) {
 			w.spare(now, idle)
 			b.tell(k, Loses)
 			l.Waits = !idle
@@ -200,11 +201,11 @@ func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad
 			w.spared, w.excess = false, 0
 			b.tell(k, "")
 			if needed {
-				w.until, w.spell = now.Add(mostSpell), 0 // until then it is spared only if it brings little
+				w.needed, w.until, w.spell = now.Add(mostSpell), now, 0
 			}
 			over = append(over, WayLoad{Exit: k.exit, Client: k.client, Waits: needed})
 		}
-		if !w.spared && now.Sub(w.until) > relapse && (w.excess == 0 || now.Sub(w.last) > relapse) {
+		if !w.spared && now.Sub(w.until) > relapse && !now.Before(w.needed) && (w.excess == 0 || now.Sub(w.last) > relapse) {
 			delete(b.ways, k)
 		}
 	}

@@ -92,6 +92,33 @@ func TestBrownoutNeeded(t *testing.T) {
 	}
 }
 
+// That it brings little for a while does not end that.
+func TestBrownoutNeededLonger(t *testing.T) {
+	b, at := NewBrownouts(), time.Unix(1e9, 0)
+	look := func(second int, loads ...WayLoad) (spared, over []WayLoad) {
+		return b.Look(loads, at.Add(time.Duration(second)*time.Second))
+	}
+	most, little := WayLoad{Exit: "a", Client: client, Bytes: 2000, Sent: 2000, Resent: 40}, WayLoad{Exit: "a", Client: client, Bytes: 100, Sent: 100, Resent: 40}
+	rest, waits := WayLoad{Exit: "b", Client: client, Bytes: 1000, Sent: 1000, Resent: 1}, WayLoad{Exit: "b", Client: client, Bytes: 1000, Sent: 1000, Resent: 1, Waits: true}
+	look(0, most, rest)
+	look(1, most, rest)
+	if _, over := look(3, waits); len(over) != 1 || !over[0].Waits {
+		t.Fatalf("while data waits for b: %v", over)
+	}
+	look(10, little, waits)
+	if spared, _ := look(11, little, waits); len(spared) != 1 || !spared[0].Waits {
+		t.Fatalf("while it brings little: %v", spared)
+	}
+	if _, over := look(21, waits); len(over) != 1 {
+		t.Fatalf("ten seconds later: %v", over)
+	}
+	for s := 22; s <= 310; s++ {
+		if spared, _ := look(s, most, rest); len(spared) > 0 != (s == 303) {
+			t.Fatalf("at %d s: %v", s, spared)
+		}
+	}
+}
+
 // A stream that was kept from an exit is over and a download begins: the exit is needed, and soon spared again, for it loses much and brings little.
 func TestBrownoutOfStreamThenDownload(t *testing.T) {
 	r, b, at := rand.New(rand.NewPCG(9, 10)), NewBrownouts(), time.Unix(1e9, 0)
