@@ -154,6 +154,7 @@ type wayTo struct {
 type ailment struct {
 	until time.Time // of the hold-down, of the probe, or of what is remembered of it
 	hold  time.Duration
+	bet   bool // the last hold-down was that of a bet
 	state ailmentState
 }
 
@@ -177,31 +178,34 @@ func NewHealth() *Health {
 	return &Health{map[wayTo]*ailment{}, map[netip.Addr]time.Time{}, map[wayTo]time.Time{}}
 }
 
-// fail begins a hold-down, of the given length if it is the first.
-func (h *Health) fail(exit string, client netip.Addr, now time.Time, first time.Duration) bool {
-	a := h.ways[wayTo{exit, client}]
+// fail begins a hold-down. That of a bet is always the same, and makes none longer.
+func (h *Health) fail(exit string, client netip.Addr, now time.Time, bet bool) bool {
+	a, hold := h.ways[wayTo{exit, client}], firstHold
 	switch {
-	case a == nil:
-		a = &ailment{hold: first}
-		h.ways[wayTo{exit, client}] = a
-	case a.state == held:
+	case a != nil && a.state == held:
 		return false
-	default:
-		a.hold = min(2*a.hold, mostHold)
+	case bet:
+		hold = betHold
+	case a != nil:
+		hold = min(2*a.hold, mostHold)
 	}
-	a.state, a.until = held, now.Add(a.hold)
+	if a == nil {
+		a = &ailment{}
+		h.ways[wayTo{exit, client}] = a
+	}
+	a.hold, a.bet, a.state, a.until = max(a.hold, hold), bet, held, now.Add(hold)
 	return true
 }
 
 // Fail says that packets to the client do not arrive through the exit. It returns whether that was not known.
 func (h *Health) Fail(exit string, client netip.Addr, now time.Time) bool {
-	return h.fail(exit, client, now, firstHold)
+	return h.fail(exit, client, now, false)
 }
 
 // Bet is for an exit whose flows are as silent as those of all others: what they carry is sent again through another at once, in case the exit has failed in both
 // directions and the way back of all leads over it. A bet is lost if the exit is found well soon after; then none is made on this client for a while.
 func (h *Health) Bet(exit string, client netip.Addr, now time.Time) bool {
-	return exit != "" && !now.Before(h.lost[client]) && h.fail(exit, client, now, betHold)
+	return exit != "" && !now.Before(h.lost[client]) && h.fail(exit, client, now, true)
 }
 
 // Cut says whether a flow of the exit to the client may be closed now for holding up its connection.
@@ -224,7 +228,7 @@ func (h *Health) Fit(exit string, client netip.Addr) bool {
 func (h *Health) Proven(exit string, client netip.Addr, now time.Time) {
 	if a := h.ways[wayTo{exit, client}]; a != nil && a.state == probed {
 		a.state, a.until = recovered, now.Add(relapse)
-		if a.hold == betHold { // only that of a bet is so short
+		if a.bet {
 			h.lost[client] = now.Add(noBets)
 		}
 	}

@@ -202,6 +202,25 @@ func TestBet(t *testing.T) {
 	}
 }
 
+// Nor does it last longer, or count less, on an exit that has failed the client before.
+func TestBetAfterFailure(t *testing.T) {
+	r := healthRig{t, NewHealth(), netip.MustParseAddr("192.0.2.1"), true}
+	r.Fail("a", r.client, r.at(0))
+	r.tick(5, true, true)
+	r.Proven("a", r.client, r.at(6))
+	if !r.Bet("a", r.client, r.at(20)) {
+		t.Fatal("the bet was refused")
+	}
+	r.tick(21, true, true)
+	r.Proven("a", r.client, r.at(21.1))
+	if r.Bet("a", r.client, r.at(40)) {
+		t.Error("a second bet soon after one that was lost")
+	}
+	r.Fail("a", r.client, r.at(50))
+	r.tick(59, false, false)
+	r.tick(60, true, true) // twice as long as the failure before
+}
+
 // Which exits fail which prefixes is the same as when every client is looked at for each.
 func TestAils(t *testing.T) {
 	h, now, random := NewHealth(), time.Unix(0, 0), rand.New(rand.NewPCG(1, 1))
