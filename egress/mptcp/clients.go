@@ -17,6 +17,19 @@ func (m *Manager) came(c *connection, from netip.Addr) {
 	}
 }
 
+// went takes a subflow from the connection, and forgets the address it came from if no other did: a client can have ever new ones.
+func (m *Manager) went(c *connection, i int) {
+	from := c.subflows[i].Remote.Addr().Unmap()
+	c.subflows = slices.Delete(c.subflows, i, i+1)
+	if from == c.Client || slices.ContainsFunc(c.subflows, func(s Subflow) bool { return s.Remote.Addr().Unmap() == from }) {
+		return
+	}
+	if delete(m.from[from], c); len(m.from[from]) == 0 {
+		delete(m.from, from)
+	}
+	c.from = slices.DeleteFunc(c.from, func(a netip.Addr) bool { return a == from })
+}
+
 // leave forgets the connection.
 func (m *Manager) leave(c *connection) {
 	delete(m.byToken, c.Token)
@@ -124,7 +137,7 @@ func (m *Manager) drop(c *connection, now time.Time) {
 			m.renew(c, s.addr(), renewSoon, now)
 		}
 		if m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), "nothing arrives on it, or others wait for what it has lost"}, m.kernel.Destroy(c.Token, s)) {
-			c.subflows = slices.Delete(c.subflows, i, i+1)
+			m.went(c, i)
 			m.enqueue(c, failed) // another address may stand in for the first one's
 		}
 	}

@@ -155,3 +155,27 @@ func TestDropWithinBudget(t *testing.T) {
 		t.Errorf("%d subflows were dropped in the end, want %d", did, connections)
 	}
 }
+
+// A client that comes from ever new addresses costs no more memory than it has subflows: one has a network of them.
+func TestClientOfManyAddresses(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a6)
+	r.handle(r.open(1, "[2001:db8::1]:80", "[2001:db8:c::1]:1000")...)
+	for i := range 1000 {
+		join := r.join(1, "["+a6+"]:80", fmt.Sprintf("[2001:db8:c::%x]:1001", i+2))
+		r.handle(join)
+		if c := r.m.byToken[1]; len(c.subflows) != 2 || len(r.m.having(map[Ends]bool{join.Ends(): true})) != 1 {
+			t.Fatalf("subflows %v, of which the last is not found by its address", c.subflows)
+		}
+		if i%2 == 0 {
+			r.handle(Event{Type: SubClosed, Token: 1, Subflow: join.Subflow})
+			continue
+		}
+		r.m.Drop(map[Ends]bool{join.Ends(): true}, r.now)
+		r.now = r.now.Add(time.Second)
+		r.m.Tick(r.now)
+	}
+	if c := r.m.byToken[1]; len(r.m.from) != 1 || len(c.from) != 1 {
+		t.Errorf("%d addresses are kept, %d of the connection", len(r.m.from), len(c.from))
+	}
+}

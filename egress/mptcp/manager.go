@@ -53,7 +53,7 @@ type connection struct {
 	announced []announcement
 	resting   []netip.Addr // withdrawn, and announced again when repeat comes to them
 	dropping  []Ends       // subflows that Drop had no budget for
-	from      []netip.Addr // under which Manager.from has it
+	from      []netip.Addr // under which Manager.from has it: the client's, and those of its subflows
 }
 
 // urgency says what is done first.
@@ -188,7 +188,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 		m.reconcile(c, deferred, now)
 	case SubClosed:
 		if i := c.find(e.Subflow); i >= 0 {
-			c.subflows = slices.Delete(c.subflows, i, i+1)
+			m.went(c, i)
 			if e.Err != 0 {
 				m.counts.SubflowErrors++
 				if !c.has(e.addr()) { // RM_ADDR would close that one, too

@@ -65,7 +65,7 @@ func (m *Manager) closeWhere(c *connection, unwanted func(i int, s Subflow) bool
 	for i := len(c.subflows) - 1; i >= 0 && c.ready; i-- {
 		s := c.subflows[i]
 		if len(c.subflows) > 1 && unwanted(i, s) && m.done(c, &m.counts.Destroys, Deed{Destroyed, s.addr(), ""}, m.kernel.Destroy(c.Token, s)) {
-			c.subflows = slices.Delete(c.subflows, i, i+1)
+			m.went(c, i)
 		}
 	}
 }
