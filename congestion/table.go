@@ -105,6 +105,9 @@ func parseGrid(name string, r io.Reader, entry, value column) (*grid, error) {
 	line := 1
 	for first := true; ; first = false {
 		record, err := c.Read()
+		if err == nil {
+			line, _ = c.FieldPos(0)
+		}
 		var malformed *csv.ParseError
 		switch {
 		case err == io.EOF && !first:
@@ -116,7 +119,6 @@ func parseGrid(name string, r io.Reader, entry, value column) (*grid, error) {
 		case err != nil:
 			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
 		}
-		line, _ = c.FieldPos(0)
 		if first {
 			continue
 		}

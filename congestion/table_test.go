@@ -39,7 +39,7 @@ func TestParseGridMistakes(t *testing.T) {
 	const headings = "rtt_ms,bottleneck_kbps,algorithm,latency_s\n"
 	for _, c := range []struct{ text, want string }{
 		{"", `a.csv:1: the headings are not ["rtt_ms" "bottleneck_kbps" "algorithm" "latency_s"]`},
-		{"# nothing\nrtt_ms,bottleneck_kbps,algorithm,latency_ms\n", `a.csv:1: the headings are not ["rtt_ms" "bottleneck_kbps" "algorithm" "latency_s"]`},
+		{"# nothing\nrtt_ms,bottleneck_kbps,algorithm,latency_ms\n", `a.csv:2: the headings are not ["rtt_ms" "bottleneck_kbps" "algorithm" "latency_s"]`},
 		{headings, "a.csv:1: the table is empty"},
 		{headings + "100,400,reno\n", "a.csv:2: wrong number of fields"},
 		{headings + "100,400,reno,1\n100,4\"0,cubic,1\n", `a.csv:3: bare " in non-quoted-field`},
