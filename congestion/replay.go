@@ -34,6 +34,9 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choic
 		}
 		s, err := parseSample(lines.Bytes())
 		if err != nil {
+			if cut := lines.Err(); cut != nil { // the line is as far as it could be read
+				err = cut
+			}
 			return fmt.Errorf("%d: %w", n, err)
 		}
 		to, ok := sockets[s.Cookie]

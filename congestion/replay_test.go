@@ -87,6 +87,7 @@ func TestReplayMistakes(t *testing.T) {
 		{strings.NewReader(`{"srtt_us":-1}`), "1: read sample: json: cannot unmarshal number -1 into "},
 		{strings.NewReader(good + strings.Repeat(" ", maxLine)), "2: bufio.Scanner: token too long"},
 		{io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
+		{io.MultiReader(strings.NewReader(good+`{"cookie":`), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
 	} {
 		err := Replay(c.log, newCounter, func(signals.Sample, Choice) {})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
