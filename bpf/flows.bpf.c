@@ -407,7 +407,7 @@ int plait_flow_heard(struct __sk_buff *skb)
 	__s32 ahead;
 	__u64 now;
 
-	if (!parse(skb, &seg, false) || seg.flags & TCP_FLAG_RST)
+	if (!parse(skb, &seg, false) || seg.flags & (TCP_FLAG_SYN | TCP_FLAG_RST))
 		return TCX_NEXT;
 	f = bpf_map_lookup_elem(&plait_flows, &seg.key);
 	if (!f)
@@ -416,9 +416,9 @@ int plait_flow_heard(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	if (s->token)
 		transfer_heard(skb, &seg, s->token, now);
-	/* The peer's own data proves nothing about the way there; an ACK without data answers something, be it out of order. */
+	/* The peer's own data, and its end, prove nothing about the way there; an ACK without data answers something, be it out of order. */
 	ahead = seg.acknowledged - s->acked;
-	if (ahead < 0 || (seg.payload && !ahead))
+	if (ahead < 0 || ((seg.payload || seg.flags & TCP_FLAG_FIN) && !ahead))
 		return TCX_NEXT;
 	answered(&seg.key, s, seg.acknowledged, now);
 	if (ahead)

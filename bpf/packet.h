@@ -45,7 +45,7 @@ struct tcp_header {
 
 _Static_assert(sizeof(struct tcp_header) == 20, "options begin behind it");
 
-enum { TCP_FLAG_SYN = 2, TCP_FLAG_RST = 4 };
+enum { TCP_FLAG_FIN = 1, TCP_FLAG_SYN = 2, TCP_FLAG_RST = 4 };
 
 struct segment {
 	struct plait_flow_key key;

@@ -6,7 +6,7 @@
 #include "kernel.h"
 #include "packet.h"
 
-enum { TCP_FLAG_FIN = 1, TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
+enum { TCP_FLAG_PSH = 8, TCP_FLAG_ACK = 16, TCP_FLAG_URG = 32 };
 enum { MPTCP_CAPABLE, MPTCP_JOIN, MPTCP_DSS }; /* subtypes (RFC 8684 section 3) */
 enum { NO_ACK, PURE_ACK, SIGNAL_ACK };
 

@@ -34,7 +34,7 @@ var ways = []string{plain, srv6, srv6Two, reduced}
 const (
 	protocolIPv4, protocolTCP, protocolUDP, protocolIPv6, protocolRouting = 4, 6, 17, 41, 43
 
-	flagSYN, flagRST, flagACK = 2, 4, 16
+	flagFIN, flagSYN, flagRST, flagACK = 1, 2, 4, 16
 )
 
 // timestamps are TCP's option as Linux sends it, behind two of no meaning (RFC 7323 appendix A).
@@ -166,6 +166,7 @@ func TestFlowPacketsHeard(t *testing.T) {
 				{"ACK of everything with data", with(func(p *packet) { p.acknowledged, p.payload = 11_000, 1000 }), 11_000},
 				{"old ACK", with(func(p *packet) { p.acknowledged = 999 }), 1000},
 				{"reset", with(func(p *packet) { p.flags |= flagRST }), 1000},
+				{"handshake of another connection", with(func(p *packet) { p.flags = flagSYN }), 1000},
 				{"UDP", with(func(p *packet) { p.udp = true }), 1000},
 				{"other port", with(func(p *packet) { p.to = netip.AddrPortFrom(p.to.Addr(), 444) }), 1000},
 				{"other direction", flow.bytes(), 1000},
@@ -188,17 +189,22 @@ func TestFlowPacketsHeard(t *testing.T) {
 	}
 }
 
-// Data of the client says nothing of the way there, so that the length of the payload matters, and with it that of all headers before it.
+// Data of the client says nothing of the way there, so that the length of the payload matters, and with it that of all headers before it. Nor does its end, or its
+// handshake: they come again and again where nothing arrives.
 func TestFlowPacketsData(t *testing.T) {
 	f := loadPrograms(newNamespace(t))
 	for _, flow := range []packet{flow4, flow6} {
 		for _, way := range ways {
-			for _, payload := range []int{0, 1} {
-				flow.way, flow.acknowledged, flow.payload = way, 1000, payload
+			for _, c := range []struct {
+				flags   byte
+				payload int
+				heard   bool
+			}{{flagACK, 0, true}, {flagACK, 1, false}, {flagFIN | flagACK, 0, false}, {flagSYN | flagACK, 0, false}} {
+				flow.way, flow.acknowledged, flow.flags, flow.payload = way, 1000, c.flags, c.payload
 				f.know(t, flow)
 				f.run(t, bpf.FlowsProgPlaitFlowHeard, flow.back().bytes())
-				if s, _ := f.known(flow); (s.HeardAtNs != 0) != (payload == 0) {
-					t.Errorf("%v, %s, the same ACK with %d bytes: heard at %d", flow.from, way, payload, s.HeardAtNs)
+				if s, _ := f.known(flow); (s.HeardAtNs != 0) != c.heard {
+					t.Errorf("%v, %s, the same ACK with flags %d and %d bytes: heard at %d", flow.from, way, c.flags, c.payload, s.HeardAtNs)
 				}
 			}
 		}
