@@ -258,7 +258,7 @@ static __always_inline struct flow *begin(struct __sk_buff *skb, const struct se
 	if (msk)
 		none.stats.token = msk->token;
 	none.stats.acked = tp->snd_una;
-	none.stats.next = seg->sequence;
+	none.stats.next = tp->snd_nxt; /* of new data its sequence number; what is sent again has more behind it */
 	none.began_at_ns = bpf_ktime_get_ns();
 	none.sent_before = tp->data_segs_out - (seg->payload ? max(skb->gso_segs, 1) : 0);
 	none.retransmitted_before = tp->total_retrans;

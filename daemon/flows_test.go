@@ -53,6 +53,13 @@ func (h *host) joined() (peer *host) {
 	return peer
 }
 
+// lostFrames has what leaves a joined host go to a station that nobody is, until the returned function is called.
+func (h *host) lostFrames() (found func()) {
+	h.Helper()
+	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent")
+	return func() { h.ip("-n " + h.ns + " neigh del 192.0.2.2 dev out") }
+}
+
 // A flow whose packets no longer arrive is told once, though the peer goes on sending data, and again when it is heard; other flows are not watched.
 func TestFlowStalls(t *testing.T) {
 	h, peer := joined(t)
@@ -105,13 +112,13 @@ func TestFlowStalls(t *testing.T) {
 			panic("unreachable")
 		}
 	}
-	h.ip("-n " + h.ns + " neigh replace 192.0.2.2 lladdr 02:00:00:00:00:99 dev out nud permanent") // nobody's: frames are lost
-	talk(watched.server, 3)                                                                        // more would fill the socket's buffer
+	found := h.lostFrames()
+	talk(watched.server, 3) // more would fill the socket's buffer
 	talk(watched.client, 3)
 	if e := next(); e.ends != ends || e.news != bpf.FlowStalled {
 		t.Fatalf("%+v, want that %v stalls", e, ends)
 	}
-	h.ip("-n " + h.ns + " neigh del 192.0.2.2 dev out")
+	found()
 	if e := next(); e.ends != ends || e.news != bpf.FlowHeard {
 		t.Fatalf("%+v, want that %v is heard", e, ends)
 	}
@@ -125,6 +132,27 @@ func TestFlowStalls(t *testing.T) {
 		t.Errorf("%+v: the end of a connection is no stall", e)
 	case <-time.After(time.Second):
 	}
+}
+
+// A flow that is first seen when it repeats something has all on the way that its socket has: what it repeats is nothing new to be timed, and what is behind it does not wait.
+func TestFlowFirstSeenInALoss(t *testing.T) {
+	h, peer := joined(t)
+	c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	defer c.close()
+	h.must(c.server.SetWriteBuffer(2 << 20))
+	h.must(transfer(c, 1<<20)) // the window grows
+	lost := h.lostFrames()
+	_, err = c.server.Write(make([]byte, 100_000))
+	h.must(err)
+	time.Sleep(100 * time.Millisecond) // the probe of the last segment (TLP) is gone by then, the timer comes later
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	ends := endsOfServer(c)
+	h.eventually(5*time.Second, "the flow is known", func() bool { _, ok := f.stats(ends); return ok })
+	if s, _ := f.stats(ends); s.Next-s.Acked != 100_000 || s.WaitingAtNs != 0 || s.TimedAtNs != 0 {
+		t.Errorf("%d bytes are on the way, waiting since %d, timed since %d; want 100000, of which none wait or are timed", s.Next-s.Acked, s.WaitingAtNs, s.TimedAtNs)
+	}
+	lost()
 }
 
 // loses has a host drop what arrives at its interface with one of n sequence numbers, by TCP over IPv4 without options, until the returned link is closed.
