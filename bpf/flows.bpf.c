@@ -357,6 +357,8 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->mdev_us = tp->mdev_us;
 	s->least_rtt_us = tp->rtt_min.s[0].v;
 	now = tp->tcp_clock_cache; /* TCP has just read the clock to send */
+	if ((__s32)(s->acked - tp->snd_nxt) > 0) /* by an ACK of what was never sent: the socket did not believe it */
+		s->acked = tp->snd_una;
 	if ((__s32)(tp->snd_una - s->acked) > 0) /* the ACK has come by another interface */
 		answered(&seg.key, s, tp->snd_una, now);
 	if (!seg.payload)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/mptcp"
@@ -396,6 +397,30 @@ func TestFlowsCountFromNow(t *testing.T) {
 		s, _ := f.stats(ends)
 		return s.AckedBytes == 1000 && s.SentSegments == 1
 	})
+}
+
+// An ACK of what was never sent, which TCP does not believe and anybody may forge, leaves a flow measured.
+func TestFlowHearsTheImpossible(t *testing.T) {
+	h, peer := joined(t)
+	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
+	c, err := h.connectTo("192.0.2.1", 0, peer.ns, "")
+	h.must(err)
+	defer c.close()
+	h.must(transfer(c, 10_000))
+	ends := endsOfServer(c)
+	h.eventually(5*time.Second, "10,000 bytes are acknowledged", func() bool { s, _ := f.stats(ends); return s.AckedBytes == 10_000 })
+	s, _ := f.stats(ends)
+	peer.in(func() error {
+		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(raw)
+		return unix.Sendto(raw, tcpACK(ends.Remote, ends.Local, s.Acked+1<<30, 1), 0, &unix.SockaddrInet4{Addr: ends.Local.Addr().As4()})
+	})
+	h.eventually(5*time.Second, "the ACK is heard", func() bool { s, _ := f.stats(ends); return s.Acked != s.Next })
+	h.must(transfer(c, 1<<20))
+	h.eventually(5*time.Second, "all is acknowledged", func() bool { s, _ = f.stats(ends); return s.AckedBytes == 10_000+1<<20 && s.Acked == s.Next && s.UnansweredAtNs == 0 })
 }
 
 // Flows are over that are idle for long, or wait for an answer for longer than TCP does.
