@@ -91,7 +91,7 @@ struct plait_sock {
 
 	/* Retransmissions since the last sample, by length of their runs (sockops.h). */
 	__u32 run_segments;
-	__u32 run_end;
+	__u32 run_end; /* sequence number behind the last, were that a full segment */
 	struct gathered gathered;
 
 	__u64 private[PLAIT_PRIVATE_WORDS];

@@ -88,7 +88,8 @@ static __always_inline void retransmitted(struct bpf_sock_ops *ctx, const struct
 {
 	if (s->kind == SOCK_OBSERVED) /* of a managed one, measure() knows it */
 		s->gathered.rtt_at_loss_us = tp->rack.rtt_us;
-	if (s->run_segments && ctx->args[0] != s->run_end)
+	/* The last segment may be shorter than it could: an application's write ended there. */
+	if (s->run_segments && s->run_end - ctx->args[0] >= ctx->mss_cache)
 		run_ends(s);
 	s->run_segments += ctx->args[1];
 	s->run_end = ctx->args[0] + ctx->args[1] * ctx->mss_cache;
