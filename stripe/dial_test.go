@@ -1,9 +1,7 @@
 package stripe
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"testing"
 )
 
@@ -38,28 +36,5 @@ func TestListenerRenamesItsLink(t *testing.T) {
 		if d.had[between] == nil || len(d.had) > maxPaths {
 			t.Fatalf("after %d names %d paths are kept, the last one: %v", i+1, len(d.had), d.had[between] != nil)
 		}
-	}
-}
-
-// lateCaller is a listener's acceptor, and the one caller that arrives at it, while the listener closes.
-type lateCaller struct {
-	stop   context.CancelFunc
-	closed chan struct{}
-}
-
-func (l *lateCaller) accept() (caller, error)               { l.stop(); return l, nil }
-func (l *lateCaller) open(context.Context) (*opened, error) { return nil, net.ErrClosed }
-func (l *lateCaller) Addr() net.Addr                        { return &net.TCPAddr{} }
-func (l *lateCaller) Close() error                          { close(l.closed); return nil }
-
-// Who calls while the listener closes is not left waiting.
-func TestCallerWhileListenerCloses(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	in := &lateCaller{stop, make(chan struct{})}
-	(&Listener{in: in}).runAccept(ctx)
-	select {
-	case <-in.closed:
-	default:
-		t.Error("the caller's connection stays open")
 	}
 }

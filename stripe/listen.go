@@ -125,14 +125,11 @@ func linkOf(links []Link, addr netip.Addr) string {
 // runLinks keeps the list of links, and tells dialers when it changes.
 func (l *Listener) runLinks(ctx context.Context) {
 	events := watchLinks(ctx)
-	again := time.NewTicker(relistEvery)
-	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-events:
-		case <-again.C:
 		}
 		links, err := Links()
 		if err != nil {
@@ -177,9 +174,6 @@ func (c *Conn) linksChanged(links []Link) {
 func (l *Listener) runAccept(ctx context.Context) {
 	for {
 		conn, err := l.in.accept()
-		if err == nil && ctx.Err() != nil { // it came while the listener was closed
-			conn.Close()
-		}
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
@@ -274,7 +268,6 @@ func (l *Listener) offer(c *Conn) {
 // refuse tells the dialer why.
 func refuse(w wire, err error) error {
 	text := err.Error()
-	_ = w.SetWriteDeadline(time.Now().Add(closeWait))
 	_, _ = w.Write(appendFrame(nil, frameClose, []byte(text[:min(len(text), 1000)])))
 	return err
 }
