@@ -174,6 +174,10 @@ func (c *Conn) linksChanged(links []Link) {
 func (l *Listener) runAccept(ctx context.Context) {
 	for {
 		conn, err := l.in.accept()
+		if err == nil && ctx.Err() != nil { // it came while the listener was closed; QUIC may have more of them
+			conn.Close()
+			continue
+		}
 		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 			return
 		}
