@@ -243,6 +243,7 @@ func (l *Listener) admit(ctx context.Context, w *opened) error {
 		return err
 	}
 	if _, err := c.attach(w.wire, h, l.cfg.Links[h.Link], w.rtt); err != nil {
+		_ = w.SetDeadline(by) // a peer that does not read must not be waited for
 		return refuse(w, err)
 	}
 	l.offer(c)

@@ -2,6 +2,9 @@ package stripe
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -58,5 +61,53 @@ func testArrivesWhileListenerCloses(t *testing.T, over Carrier) {
 	case <-ended:
 	case <-time.After(5 * time.Second):
 		t.Error("more are waited for")
+	}
+}
+
+// plain is a wire of which only the connection is used.
+type plain struct {
+	net.Conn
+	beyond
+}
+
+type beyond interface {
+	writeAll([][]byte) error
+	waitRoom() error
+	setAhead(int)
+	kernelSends() bool
+	buffered() bool
+	sinceHeard() time.Duration
+}
+
+func (plain) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))
+}
+
+// A path that is refused after the welcome is told so by the time that any greeting has: who then does not read (QUIC lets him say of how much he has room for) held a
+// goroutine, and the room of another dialer.
+func TestRefusedPeerDoesNotRead(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l := &Listener{cfg: &Config{Key: b, Peers: []PublicKey{a.Public()}}, sessions: map[[16]byte]*Conn{}}
+	c := newConn([16]byte{1}, a.Public(), l.cfg)
+	c.paths[1] = &path{}
+	l.sessions[c.id] = c
+	here, there := net.Pipe()
+	defer there.Close()
+	go func() {
+		_, _ = there.Write(appendJSON(nil, frameHello, hello{Version: version, Session: c.id[:], Path: 1}))
+		_, _ = readFrame(there, make([]byte, maxFrame))
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	w := &opened{wire: plain{Conn: here}, tls: tls.ConnectionState{PeerCertificates: []*x509.Certificate{{PublicKey: a.key.Public()}}}}
+	refused := make(chan error, 1)
+	go func() { refused <- l.admit(ctx, w) }()
+	select {
+	case err := <-refused:
+		if err == nil {
+			t.Error("a second path 1 is taken")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the peer is waited for")
 	}
 }
