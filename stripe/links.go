@@ -105,7 +105,7 @@ var watchers struct {
 	stop context.CancelFunc // of the subscription, which is there while there are any
 }
 
-// watchLinks sends a value at each change of interfaces, addresses or routes of this host, until ctx ends. No rights are needed.
+// watchLinks sends a value at each change of interfaces, addresses or routes of this host, until ctx ends: who lists them after the call misses none. No rights are needed.
 func watchLinks(ctx context.Context) <-chan struct{} {
 	changed := newSignal()
 	watchers.Lock()
@@ -152,6 +152,7 @@ func watchOnce(ctx context.Context) bool {
 	if netlink.LinkSubscribe(links, done) != nil || netlink.AddrSubscribe(addrs, done) != nil || netlink.RouteSubscribe(routes, done) != nil {
 		return false
 	}
+	tellWatchers() // of what has changed since they listed the links, if anything has
 	return relay(ctx, links, addrs, routes, tellWatchers)
 }
 

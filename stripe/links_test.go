@@ -59,6 +59,31 @@ func TestRouteStorm(t *testing.T) {
 	})
 }
 
+// What changes between a list of the links and the subscription is no event of that: who watches looks again once it is there. A listener's list would be wrong until the
+// next change, hours later perhaps.
+func TestSubscriptionIsTold(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := newSignal()
+	watchers.Lock()
+	if watchers.all == nil {
+		watchers.all = map[signal]bool{}
+	}
+	watchers.all[told] = true
+	watchers.Unlock()
+	defer func() {
+		watchers.Lock()
+		defer watchers.Unlock()
+		delete(watchers.all, told)
+	}()
+	go watchOnce(ctx)
+	select {
+	case <-told:
+	case <-time.After(3 * time.Second):
+		t.Error("it is not")
+	}
+}
+
 // A path begins at an address of the kind it leads to, as RFC 6724 has it (section 5, rule 6): what comes from a unique local one, which a home's router gives beside its
 // provider's, gets no answer from without.
 func TestFrom(t *testing.T) {

@@ -53,12 +53,13 @@ func Listen(cfg *Config, addr string) (*Listener, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Listener{cfg: cfg, in: in, accepted: make(chan *Conn, maxWaiting), greeting: make(chan struct{}, maxGreeting), stop: stop,
 		done: ctx.Done(), sessions: map[[16]byte]*Conn{}, ended: map[[16]byte]bool{}}
+	events := watchLinks(ctx)
 	if l.links, err = Links(); err != nil {
 		stop()
 		in.Close()
 		return nil, err
 	}
-	go l.runLinks(ctx)
+	go l.runLinks(ctx, events)
 	go l.runAccept(ctx)
 	return l, nil
 }
@@ -123,8 +124,7 @@ func linkOf(links []Link, addr netip.Addr) string {
 }
 
 // runLinks keeps the list of links, and tells dialers when it changes.
-func (l *Listener) runLinks(ctx context.Context) {
-	events := watchLinks(ctx)
+func (l *Listener) runLinks(ctx context.Context, events <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
