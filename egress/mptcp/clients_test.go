@@ -179,3 +179,17 @@ func TestClientOfManyAddresses(t *testing.T) {
 		t.Errorf("%d addresses are kept, %d of the connection", len(r.m.from), len(c.from))
 	}
 }
+
+// When the only subflow that is to carry goes, the first one carries, and not all backups alike.
+func TestCarrierGoes(t *testing.T) {
+	for _, err := range []syscall.Errno{0, syscall.ECONNRESET} {
+		r := newRig(t, Config{})
+		r.reach(a4, b4+"*", "192.0.2.1*")
+		r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+		carrier := r.join(1, a4+":80", "198.51.100.1:1001")
+		r.handle(carrier, r.join(1, b4+":80", "198.51.100.1:1002"))
+		r.wants("announce 192.0.2.11, announce 192.0.2.12, backup 192.0.2.1 true, backup 192.0.2.12 true")
+		r.handle(Event{Type: SubClosed, Token: 1, Subflow: carrier.Subflow, Err: err})
+		r.wants(map[bool]string{true: "remove 192.0.2.11, "}[err != 0] + "backup 192.0.2.1 false")
+	}
+}

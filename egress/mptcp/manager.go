@@ -15,7 +15,7 @@ type Config struct {
 	// Exits are all EPE addresses of this host. Subflows on others are never touched.
 	Exits []netip.Addr
 	// Reachable says which exits a connection is to use, the best first, and may say something of the address it began on. It is called in the Manager's goroutine when a connection is established,
-	// when a subflow comes up or the first one goes, and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
+	// when a subflow comes up, when the first one or the last one goes that is no backup, and after Changed, so it must be quick and must not call the Manager. The slice is only read before the next call.
 	Reachable func(Peer) []ExitAddress
 	// Why says in words why the connection's use of an address of this host is what Reachable says; it is called like that, for what was removed, closed or changed; nil: nobody knows. Words are few: deeds
 	// are told apart by them.
@@ -195,7 +195,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 					m.renew(c, e.addr(), renewLate, now)
 				}
 			}
-			if e.addr() == c.Own.Addr() {
+			if e.addr() == c.Own.Addr() || !slices.ContainsFunc(c.subflows, func(s Subflow) bool { return !s.Backup }) { // none is left that was to carry
 				m.reconcile(c, deferred, now)
 			}
 		}

@@ -128,7 +128,7 @@ func TestPriorities(t *testing.T) {
 	r.wants("")
 	// The kernel remembers priorities of addresses or does not, depending on its version: it is told again.
 	r.handle(Event{Type: SubClosed, Token: 1, Subflow: join.Subflow}, r.join(1, a4+":80", "198.51.100.1:1002"))
-	r.wants("backup 192.0.2.11 false")
+	r.wants("backup 192.0.2.1 false, backup 192.0.2.1 true, backup 192.0.2.11 false")
 }
 
 // The best exits are announced as far as subflows are allowed, and what clients open beyond is closed.
