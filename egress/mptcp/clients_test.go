@@ -193,3 +193,18 @@ func TestCarrierGoes(t *testing.T) {
 		r.wants(map[bool]string{true: "remove 192.0.2.11, "}[err != 0] + "backup 192.0.2.1 false")
 	}
 }
+
+// What a client has joined is not announced again because the event of that was lost.
+func TestJoinedUnheard(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.join(1, a4+":80", "198.51.100.1:1001")
+	r.m.Resync([]Connection{*r.connections[1]}, r.now)
+	r.wants("announce 192.0.2.11")
+	for range 20 {
+		r.now = r.now.Add(time.Second)
+		r.m.Tick(r.now)
+	}
+	r.wants("")
+}

@@ -189,6 +189,9 @@ func (m *Manager) repeat(now time.Time) {
 				continue
 			}
 			a := c.announcement(r.addr)
+			if a != nil && c.has(a.addr) { // the event was lost, or came while the address was withdrawn
+				a.joined = true
+			}
 			if a == nil || a.joined || a.refused {
 				continue
 			}
