@@ -88,7 +88,9 @@ func (q *queue) missingAddresses(have, want map[kernelAddress]bool) {
 func (q *queue) routes(have routes, entries iter.Seq[egress.Entry]) {
 	const good = ^uint32(0) // the kind of a route that stays, or will be right
 	used := map[uint32]bool{}
+	q.k.served = map[way]int{}
 	for e := range entries {
+		q.k.leads(&e, 1)
 		is := have.find(placeFor(&e))
 		want, err := q.k.wanted(&e)
 		if err != nil {
@@ -138,4 +140,34 @@ func (k *Kernel) reconcile(have state, routes func(*queue), f *failures) {
 	q.missingAddresses(have.addresses, k.addresses)
 	q.unwantedRules(have.rules, k.rules, true)
 	q.flush()
+}
+
+// mostIdle is how many objects of next hops may wait for the next comparison that no route leads to any more. Their SIDs may be back soon; but a reflector can tell ever new
+// ones, and with a full table the comparison is minutes away.
+const mostIdle = 1000
+
+// leads notes that entries lead to the object of an entry's next hop, or no longer do.
+func (k *Kernel) leads(e *egress.Entry, by int) {
+	if e == nil || !e.SID.IsValid() {
+		return
+	}
+	w := way{family(e.Prefix.Addr()), e.SID, k.link}
+	if k.served[w] += by; k.served[w] <= 0 {
+		delete(k.served, w)
+	}
+}
+
+// tidy takes away the objects that no route leads to, where they are many. The kernel takes a route along that should not be there either.
+func (k *Kernel) tidy() error {
+	if len(k.nexthops) <= len(k.served)+mostIdle {
+		return nil
+	}
+	var requests []request
+	for w, id := range k.nexthops {
+		if k.served[w] == 0 {
+			requests = append(requests, request{Delete, kernelNexthop{w, id}, "no longer wanted"})
+			delete(k.nexthops, w)
+		}
+	}
+	return k.carry(requests)
 }

@@ -60,6 +60,7 @@ type Kernel struct {
 	hops   map[netip.Addr]hop // ways to next hops, as they were when last asked for
 	// nexthops are the objects there are, with their identifiers.
 	nexthops map[way]uint32
+	served   map[way]int // how many entries lead to each
 	// others are the identifiers of next hops that are not plait's, as far as they are in the way.
 	others map[uint32]bool
 	// rules and addresses are what there should be.
@@ -142,13 +143,13 @@ func (k *Kernel) wanted(e *egress.Entry) (kernelRoute, error) {
 	return r, nil
 }
 
-// nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile.
+// nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile, or when they are many.
 func (k *Kernel) nexthop(w way) (uint32, error) {
 	if id, there := k.nexthops[w]; there {
 		return id, nil
 	}
 	h := kernelNexthop{w, firstNexthop}
-	for _, id := range k.nexthops { // two thousand for each exit at most
+	for _, id := range k.nexthops { // two thousand for each exit at most, and those that are idle
 		h.id = max(h.id, id+1)
 	}
 	for k.others[h.id] {
@@ -170,6 +171,8 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 	var f failures
 	var requests, gone []request
 	for _, c := range changes {
+		k.leads(c.Old, -1)
+		k.leads(c.New, 1)
 		r, reason, err := request{}, "", error(nil)
 		var to kernelRoute
 		if c.New != nil {
@@ -197,6 +200,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 	}
 	slices.SortStableFunc(gone, func(a, b request) int { return int(a.object.(kernelRoute).bits) - int(b.object.(kernelRoute).bits) })
 	f.add(k.carry(append(requests, gone...)))
+	f.add(k.tidy())
 	return f.err()
 }
 

@@ -234,6 +234,38 @@ func TestForeignNexthop(t *testing.T) {
 	}
 }
 
+// SIDs that come and go, of routes that stay, do not leave a next hop each: an exit has some at a time, but a comparison may be minutes away.
+func TestSIDsComeAndGo(t *testing.T) {
+	n := newNetwork(t)
+	k := n.kernel(nil)
+	n.must(k.Reconcile(slices.Values(some())))
+	const prefixes, rounds = 400, 5
+	var now [prefixes]*egress.Entry
+	for round := range rounds {
+		var changes []egress.Change
+		for i := range prefixes {
+			next := entry(101, fmt.Sprintf("2001:db8:d000:%x::/64", i), netip.MustParseAddr(fmt.Sprintf("fc00:1:0:%x::%x", 0x100+round, i)))
+			changes, now[i] = append(changes, egress.Change{Old: now[i], New: &next}), &next
+		}
+		n.must(k.Apply(changes))
+	}
+	if there := len(n.lines("nexthop show proto 112")); there > prefixes+4+mostIdle {
+		t.Errorf("%d next hops for routes to %d SIDs", there, prefixes+4)
+	}
+	if there := len(n.lines("-6 route show table 101 proto 112")); there != prefixes+2 {
+		t.Errorf("%d routes, want %d", there, prefixes+2)
+	}
+	var changes []egress.Change
+	for _, old := range now {
+		changes = append(changes, egress.Change{Old: old})
+	}
+	n.must(k.Apply(changes))
+	n.must(k.Reconcile(slices.Values(some())))
+	if there := n.lines("nexthop show proto 112"); len(there) != 4 {
+		t.Errorf("next hops after a comparison: %q", there)
+	}
+}
+
 // Where the tables cannot be made right, because the host's address is gone or the interface is down, packets of an exit's address are kept from the main table all the same.
 func TestBoundWithoutTables(t *testing.T) {
 	for _, broken := range []string{"addr del " + tunnelSource.String() + "/64 dev s1", "link set s1 down"} {
