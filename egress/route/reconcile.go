@@ -94,7 +94,6 @@ func (q *queue) routes(have routes, entries iter.Seq[egress.Entry]) {
 		is := have.find(placeFor(&e))
 		want, err := q.k.wanted(&e)
 		if err != nil {
-			q.f.add(q.k.note(Step{Verb: Add, Object: text(e.Prefix.String()), Err: err}))
 			continue
 		}
 		used[want.nexthop] = true
@@ -106,6 +105,7 @@ func (q *queue) routes(have routes, entries iter.Seq[egress.Entry]) {
 		}
 		is.kind = good
 	}
+	q.k.tellUnmade(q.f)
 	for i := range have.list {
 		if is := &have.list[i]; is.kind != good {
 			q.put(Delete, have.whole(is), "no longer wanted")

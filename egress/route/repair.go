@@ -46,12 +46,11 @@ func (q *queue) lost(routes map[place]bool, nexthops map[way]bool, entries iter.
 			continue
 		}
 		want, err := q.k.wanted(&e)
-		if err != nil {
-			q.f.add(q.k.note(Step{Verb: Add, Object: text(e.Prefix.String()), Err: err}))
-			continue
+		if err == nil {
+			q.put(Add, want, lost)
 		}
-		q.put(Add, want, lost)
 	}
+	q.k.tellUnmade(q.f)
 }
 
 // putBack makes the few things right that an event may have been about, the rules, addresses and next hops, and puts back the routes that are gone.
@@ -61,7 +60,7 @@ func (k *Kernel) putBack(routes map[place]bool, entries iter.Seq[egress.Entry]) 
 		return err
 	}
 	nexthops := vanished(k.nexthops, have.nexthops)
-	k.nexthops = have.nexthops
+	k.nexthops, k.unmade = have.nexthops, map[way]*unmade{}
 	var f failures
 	k.reconcile(have, func(q *queue) { q.lost(routes, nexthops, entries) }, &f)
 	return f.err()

@@ -66,9 +66,10 @@ type Kernel struct {
 	// rules and addresses are what there should be.
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
-	taken     map[place]bool // somebody else's route was where one of plait's should be
-	many      int            // routes of plait's there were when last looked
-	lacking   bool           // the interface, the tunnel source or the way to a next hop was missing, or a step failed
+	unmade    map[way]*unmade // next hops that routes cannot be made with, in the call under way
+	taken     map[place]bool  // somebody else's route was where one of plait's should be
+	many      int             // routes of plait's there were when last looked
+	lacking   bool            // the interface, the tunnel source or the way to a next hop was missing, or a step failed
 }
 
 // Open changes nothing yet. Without exits it is for Remove alone.
@@ -119,49 +120,6 @@ func placeFor(e *egress.Entry) place {
 	return placeOf(unix.RT_TABLE_MAIN, e.Prefix, Metric)
 }
 
-// wanted makes the route of an entry. An entry without SID goes to its next hop, and there must be a way to that.
-func (k *Kernel) wanted(e *egress.Entry) (kernelRoute, error) {
-	r := kernelRoute{place: placeFor(e), sid: e.SID, link: k.link}
-	if e.SID.IsValid() {
-		var err error
-		r.nexthop, err = k.nexthop(way{family(e.Prefix.Addr()), e.SID, k.link})
-		return r, err
-	}
-	if e.Table != 0 || e.Standby {
-		return r, fmt.Errorf("make route %v table %d: it has no SID", e.Prefix, e.Table)
-	}
-	h, known := k.hops[e.NextHop]
-	if !known {
-		var err error
-		if h, err = k.findHop(e.NextHop); err != nil {
-			k.lacking = true
-			return r, fmt.Errorf("make route %v: %w", e.Prefix, err)
-		}
-		k.hops[e.NextHop] = h
-	}
-	r.gateway, r.link = h.gateway, h.link
-	return r, nil
-}
-
-// nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile, or when they are many.
-func (k *Kernel) nexthop(w way) (uint32, error) {
-	if id, there := k.nexthops[w]; there {
-		return id, nil
-	}
-	h := kernelNexthop{w, firstNexthop}
-	for _, id := range k.nexthops { // two thousand for each exit at most, and those that are idle
-		h.id = max(h.id, id+1)
-	}
-	for k.others[h.id] {
-		h.id++
-	}
-	if err := k.carry([]request{{Add, h, "missing"}}); err != nil {
-		return 0, err
-	}
-	k.nexthops[w] = h.id
-	return h.id, nil
-}
-
 // Apply does the plan's changes in their order; routes that go because nothing leads to their new next hops go last, like others, shortest prefix first. After an
 // error, Reconcile.
 func (k *Kernel) Apply(changes []egress.Change) error {
@@ -170,6 +128,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 	}
 	var f failures
 	var requests, gone []request
+	k.unmade = map[way]*unmade{}
 	for _, c := range changes {
 		k.leads(c.Old, -1)
 		k.leads(c.New, 1)
@@ -177,7 +136,6 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 		var to kernelRoute
 		if c.New != nil {
 			if to, err = k.wanted(c.New); err != nil {
-				f.add(k.note(Step{Verb: Add, Object: text(c.New.Prefix.String()), Err: err}))
 				reason = "nothing leads to its new next hop"
 			}
 		}
@@ -198,6 +156,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 		}
 		requests = append(requests, r)
 	}
+	k.tellUnmade(&f)
 	slices.SortStableFunc(gone, func(a, b request) int { return int(a.object.(kernelRoute).bits) - int(b.object.(kernelRoute).bits) })
 	f.add(k.carry(append(requests, gone...)))
 	f.add(k.tidy())
@@ -227,7 +186,7 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	if err != nil {
 		return errors.Join(err, k.bind(have))
 	}
-	k.link, k.hops, k.nexthops, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[place]bool{}
+	k.link, k.hops, k.nexthops, k.unmade, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[way]*unmade{}, map[place]bool{}
 	k.lacking = false
 	var f failures
 	k.rules, k.addresses = k.ends(&f)
