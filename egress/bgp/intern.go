@@ -18,11 +18,16 @@ type interner struct {
 	routes         map[uint64]weak.Pointer[egress.Route]
 	sweepAt        int // entries; the next sweep of the dead
 	targets        map[string][]string
+	targetBytes    int // of the keys
 	distinguishers map[[8]byte]string
 }
 
-// What is small is kept for good, up to so many entries: a network has some hundred route targets.
-const internSmall = 1 << 16
+// What is small is kept for good, up to so many entries: a network has some hundred route targets. Lists of them need not be small: up to so many bytes on the wire,
+// of which each takes four or five here.
+const (
+	internSmall = 1 << 16
+	internBytes = 4 << 20
+)
 
 func newInterner() *interner {
 	return &interner{
@@ -84,8 +89,9 @@ func (n *interner) routeTargets(encoded []byte, spell func() []string) []string 
 	defer n.mu.Unlock()
 	list, ok := n.targets[string(encoded)]
 	if !ok {
-		if len(n.targets) >= internSmall {
+		if n.targetBytes += len(encoded); len(n.targets) >= internSmall || n.targetBytes > internBytes {
 			clear(n.targets)
+			n.targetBytes = len(encoded)
 		}
 		list = spell()
 		n.targets[string(encoded)] = list
