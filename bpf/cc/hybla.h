@@ -59,7 +59,7 @@ static __always_inline void hybla_init(struct sock *sk, struct plait_sock *s)
 	struct hybla *h = (struct hybla *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 
-	h->reno = 0;
+	h->reno = ca_state(sk) != TCP_CA_Open;
 	hybla_measure(tp, s, h);
 	if (tp->delivered <= 1 && tp->snd_cwnd == TCP_INIT_CWND)
 		tp->snd_cwnd = h->rho_8ths >> 3;

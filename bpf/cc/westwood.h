@@ -5,7 +5,8 @@
  *	every max(RTT, 50 ms):  b = acknowledged bytes / time;  B1 <- 7/8 B1 + 1/8 b;  B <- 7/8 B + 1/8 B1
  *	after a loss:           ssthresh = B * RTTmin / MSS
  *
- * ssthresh and window are set when a reduction is over, ssthresh alone at a timeout; until then Reno's half holds. The
+ * ssthresh and window are set when a reduction is over, ssthresh alone at a timeout; until then Reno's half holds, and beyond that
+ * where a connection has come from another algorithm so lately that B is not known: the kernel's would go on with 2 packets. The
  * sampling over a round trip, and not over single ACKs, is the "+": compressed ACKs no longer inflate B. Of duplicate ACKs each
  * counts for a packet, which the cumulative ACK that follows then does not count again.
  *
@@ -36,6 +37,8 @@ struct westwood {
 	__u32 rtt_us;
 	__u32 min_rtt_us;
 	__u32 reset_min_rtt; /* 1: the next ACK starts it anew */
+	__u32 took_over; /* 1: the connection was under way when this began */
+	__u32 pad;
 };
 
 _Static_assert(sizeof(struct westwood) <= PLAIT_PRIVATE_WORDS * 8, "private state");
@@ -50,6 +53,7 @@ static __always_inline void westwood_init(struct sock *sk, struct plait_sock *s)
 	w->rtt_us = WESTWOOD_INIT_RTT_US;
 	w->min_rtt_us = WESTWOOD_INIT_RTT_US;
 	w->reset_min_rtt = 1;
+	w->took_over = tp->delivered > 1;
 }
 
 static __always_inline __u64 westwood_filtered(__u64 old, __u64 sample)
@@ -132,14 +136,16 @@ static __always_inline void westwood_event(struct sock *sk, struct plait_sock *s
 {
 	struct westwood *w = (struct westwood *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
+	bool unknown = w->took_over && !w->bandwidth_Bps;
 
-	if (event == CA_EVENT_COMPLETE_CWR) {
+	if (event == CA_EVENT_COMPLETE_CWR && !unknown) {
 		__u32 window = westwood_window(tp, w);
 
 		tp->snd_ssthresh = window;
 		tp->snd_cwnd = window;
 	} else if (event == CA_EVENT_LOSS) {
-		tp->snd_ssthresh = westwood_window(tp, w);
+		if (!unknown)
+			tp->snd_ssthresh = westwood_window(tp, w);
 		w->reset_min_rtt = 1;
 	}
 }

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
+)
+
+// switching is a connection over a path of 200 ms that loses what a test says, under a kernel half whose policy a test changes as it likes.
+type switching struct {
+	*host
+	pair
+	kernel *kernel
+}
+
+// newSwitching begins with reno. loses is asked about each packet with data that the server sends.
+func newSwitching(t *testing.T, loses func(sequence uint32) bool) *switching {
+	h := newHost(t)
+	client := h.second("-client")
+	near, far := h.device(client.ns, "wire", unix.IFF_TUN), h.device(h.ns, "wire", unix.IFF_TUN)
+	go slowly(near, far, 100*time.Millisecond, nil)
+	go slowly(far, near, 100*time.Millisecond, func(packet []byte) bool {
+		return len(packet) > 500 && loses(binary.BigEndian.Uint32(packet[24:]))
+	})
+	for ns, address := range map[string]string{h.ns: "10.3.0.1", client.ns: "10.3.0.2"} {
+		h.ip("-n " + ns + " addr add " + address + "/24 dev wire")
+		h.ip("-n " + ns + " link set wire up")
+	}
+	var name [16]uint8
+	copy(name[:], systemDefault)
+	cgroup, err := cgroupID(h.cgroup)
+	h.must(err)
+	spec, linked, err := bpf.Load()
+	h.must(err)
+	s := &switching{host: h}
+	h.in(func() (err error) {
+		s.kernel, err = loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name, Cgroup: cgroup})
+		return err
+	})
+	h.Cleanup(func() { s.kernel.Close() })
+	s.to("reno")
+	h.in(func() error { return s.kernel.engage(h.cgroup) })
+	s.pair, err = h.connectTo("10.3.0.1", 0, client.ns, "")
+	h.must(err)
+	h.Cleanup(func() {
+		h.must(errors.Join(s.server.SetLinger(0), s.client.SetLinger(0)))
+		s.close()
+	})
+	go func() { _, _ = io.Copy(io.Discard, s.client) }()
+	return s
+}
+
+// to has the connection change its algorithm at the next round trip.
+func (s *switching) to(algorithm string) {
+	s.Helper()
+	p, err := compile(Lever{Mode: On, Policy: "fixed:" + algorithm})
+	s.must(err)
+	s.must(s.kernel.setPolicy(0, p.kernel))
+}
+
+// States of a connection's congestion control, as the kernel has them.
+const (
+	caOpen, caLoss = 0, 4
+)
+
+func (s *switching) becomes(state uint8) {
+	s.Helper()
+	s.eventually(10*time.Second, "the state", func() bool { return s.info(s.server).Ca_state == state })
+}
+
+// Westwood knows nothing of a path on which it has just begun: a recovery that ends then leaves Reno's half, and not two packets.
+func TestSwitchToWestwoodInRecovery(t *testing.T) {
+	const victim = 60
+	var packets int
+	var lost uint32
+	repaired := make(chan bool, 1)
+	s := newSwitching(t, func(sequence uint32) bool {
+		if packets++; packets == victim {
+			lost = sequence
+			return true
+		}
+		if packets > victim && sequence == lost {
+			repaired <- true
+		}
+		return false
+	})
+	go func() { _ = send(s.server, 0, 4<<20) }()
+	<-repaired
+	before := s.info(s.server).Snd_ssthresh
+	s.to("westwood")
+	s.becomes(caOpen)
+	if after := s.info(s.server); after.Snd_ssthresh < before || after.Snd_cwnd < before {
+		t.Errorf("the recovery ended with a threshold of %d and a window of %d segments, want %d", after.Snd_ssthresh, after.Snd_cwnd, before)
+	}
+}
+
+// Where a timeout is not repaired yet Hybla grows as Reno does, also if it has just been chosen.
+func TestSwitchToHyblaInLoss(t *testing.T) {
+	var pass atomic.Int64 // packets to go that are not lost
+	pass.Store(1 << 30)
+	s := newSwitching(t, func(uint32) bool { return pass.Add(-1) < 0 })
+	h := s.host
+	h.must(send(s.server, 0, 400<<10))
+	h.eventually(10*time.Second, "all is acknowledged", func() bool { return s.info(s.server).Unacked == 0 })
+	pass.Store(0)
+	h.must(send(s.server, 0, 60<<10))
+	s.becomes(caLoss)
+	s.to("hybla")
+	before := s.info(s.server)
+	pass.Store(1)
+	after := before
+	h.eventually(10*time.Second, "one segment is acknowledged", func() bool { after = s.info(s.server); return after.Bytes_acked > before.Bytes_acked })
+	if after.Ca_state != caLoss || after.Snd_cwnd > 2 {
+		t.Errorf("after one ACK in state %d it has a window of %d segments, want at most 2", after.Ca_state, after.Snd_cwnd)
+	}
+}
