@@ -77,6 +77,7 @@ type beyond interface {
 	kernelSends() bool
 	buffered() bool
 	sinceHeard() time.Duration
+	packetRTT() time.Duration
 }
 
 func (plain) LocalAddr() net.Addr {
