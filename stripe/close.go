@@ -50,9 +50,6 @@ func (c *Conn) Abort() {
 
 // linger lets paths end, for a moment.
 func (c *Conn) linger() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	gone := make(chan struct{})
 	go func() { c.running.Wait(); close(gone) }()
 	select {

@@ -76,7 +76,6 @@ type Conn struct {
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
 	inClose    bool
-	closed     bool // by this end: what the peer wrote is not read any more, even if the peer has closed before
 	farewell   bool // the peer's has come
 	ending     bool // it has, and is taken in a moment
 
@@ -199,9 +198,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.mu.Lock()
 		var n int
 		err := c.err
-		if c.closed {
-			err = net.ErrClosed
-		}
 		if !errors.Is(err, net.ErrClosed) { // what the peer wrote before it closed can be read
 			if n, err = c.in.take(p); err == nil && n == 0 {
 				err = c.err
