@@ -27,6 +27,9 @@ const (
 	// desertedPatience is the least of the same when the peer has most likely died, desertedTrips how many round trips it is else: a new connection takes three or four.
 	desertedPatience = 2 * time.Second
 	desertedTrips    = 6
+	// forgottenPatience is how much longer the listener waits after a reset, which may come from a router that has forgotten the connection: on an idle one the dialer, who
+	// alone can make another, notices when it asks for a sign of life.
+	forgottenPatience = pingIdle + rivalAfter
 	// spentPatience is the same when all links of this host have reached their caps: what the peer has sent may still come.
 	spentPatience = 2 * time.Second
 	// defaultPatience is how long a session waits without any path.
@@ -166,6 +169,9 @@ func (c *Conn) drop(p *path) {
 		c.deserted = 0
 		if byPeer(p.err) {
 			c.deserted = max(desertedPatience, desertedTrips*p.flight.srtt)
+			if c.peers != nil && !errors.Is(p.err, errGone) {
+				c.deserted += forgottenPatience
+			}
 		}
 	}
 	c.wakeWriters()

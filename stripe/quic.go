@@ -84,7 +84,7 @@ func quicError(err error) error {
 func (w *quicWire) because(err error) error {
 	var silent *quic.IdleTimeoutError
 	if errors.As(err, &silent) && w.died() {
-		return fmt.Errorf("%w: %w", syscall.ECONNRESET, err)
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return quicError(err)
 }

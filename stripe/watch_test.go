@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,37 @@ func TestRateOfLateTicks(t *testing.T) {
 	}
 	if math.Abs(p.in.bps/bps-1) > 0.01 {
 		t.Errorf("%.0f bytes a second, want %.0f", p.in.bps, bps)
+	}
+}
+
+// A router that has forgotten an idle connection (a NAT that was restarted) answers the listener's packets with a reset. The dialer notices when it asks for a sign of life, and
+// makes another path: until then the session lives. If nobody comes, the dialer has died.
+func TestRouterForgetsIdlePath(t *testing.T) {
+	for name, comes := range map[string]bool{"the dialer comes": true, "it has died": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := simPath{mbps: 8, delay: 15e6, queue: 75000}
+				s := newSimSession(t, link)
+				defer s.close()
+				s.wires[0].freeze()
+				s.far.paths[1].end(syscall.ECONNRESET)
+				time.Sleep(pingIdle + rivalAfter + time.Second)
+				if comes {
+					s.add(t, link)
+				}
+				time.Sleep(desertedPatience)
+				select {
+				case <-s.far.Done():
+					if comes {
+						t.Error(s.far.err)
+					}
+				default:
+					if !comes {
+						t.Error("the listener waits on")
+					}
+				}
+			})
+		})
 	}
 }
 
