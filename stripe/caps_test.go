@@ -1,8 +1,14 @@
 package stripe
 
 import (
+	"context"
 	"io"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +78,66 @@ func TestCapOfManyConnections(t *testing.T) {
 			if all < 900<<10 || all > 1<<20 || !near.spent("a") {
 				t.Errorf("pull %v: the link carried %d KB; want 900 to 1024", pull, all>>10)
 			}
+		})
+	}
+}
+
+// A path over a link that has reached its cap serves no other link: what is at its other end gets another path. It stays while it lives, and is not made again.
+func TestSpentPathServesNobody(t *testing.T) {
+	var links []Link
+	var peers []Peer
+	for i, name := range []string{"a", "b"} {
+		links = append(links, Link{Name: name, Addrs: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 24)}})
+		peers = append(peers, Peer{Link: "far " + name, Addrs: []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 2}), 1)}})
+	}
+	capped := map[string]Policy{"a": {CapBytes: 1 << 20}, "b": {CapBytes: 2 << 20}}
+	farCapped := slices.Clone(peers)
+	for i := range farCapped {
+		farCapped[i].Policy = Policy{CapBytes: uint64(1+i) << 20}
+	}
+	spent, other := pair{"a", "far a"}, pair{"b", "far b"}
+	for name, c := range map[string]struct {
+		links map[string]Policy
+		peers []Peer
+		of    use
+		want  pair // beside those
+		far   bool
+		why   string
+	}{
+		"a link of this host": {capped, peers, use{own: true, link: "a"}, pair{"b", "far a"}, false, "a"},
+		"one of the peer":     {nil, farCapped, use{link: "far a"}, pair{"a", "far b"}, true, "far a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				carriers["deaf"] = &deafCarrier{}
+				defer delete(carriers, "deaf")
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				defer running.Wait()
+				defer stop()
+				cfg := &Config{Carrier: "deaf", Links: c.links}
+				works := func(from Link) *target {
+					local := net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addrs[0].Addr(), 1))
+					return &target{works: true, cancel: func() {}, path: &path{done: make(chan struct{}), to: "x", wire: &simWire{addr: local}}}
+				}
+				d := &dialer{c: &Conn{cfg: cfg, done: make(chan struct{})}, cfg: cfg, changed: newSignal(), told: c.peers, wanted: map[string]bool{"a": true}, had: map[pair]*path{}, targets: map[pair]*target{spent: works(links[0]), other: works(links[1])}}
+				cfg.used.of(c.of).Store(1 << 20)
+				d.update(ctx, links, &running)
+				if d.targets[spent] == nil || d.targets[other] == nil || d.targets[c.want] == nil || len(d.targets) != 3 {
+					t.Errorf("paths are wanted between %v; want %v, too", slices.Collect(maps.Keys(d.targets)), c.want)
+				}
+				d.targets[spent].works = false
+				close(d.targets[spent].path.done)
+				for range 2 {
+					d.update(ctx, links, &running)
+				}
+				if d.targets[spent] != nil {
+					t.Errorf("%v is tried again", spent)
+				}
+				if got := d.failures(c.far)[c.why]; got != capReached {
+					t.Errorf("%s: %q", c.why, got)
+				}
+			})
 		})
 	}
 }

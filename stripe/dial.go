@@ -255,6 +255,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	now := time.Now()
 	d.missing = map[string]string{}
 	wanted, all := map[pair]way{}, ways(links, d.peers(), d.cfg.Links)
+	d.seekFar(all)
 	for name := range d.wanted {
 		begins := func(w way) bool { return w.link == name }
 		switch {
@@ -263,12 +264,10 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 		case !slices.ContainsFunc(all, begins):
 			d.missing[name] = "it has no address of the same family as one of the peer's"
 		case d.cfg.spent(name) && !d.begun(name):
-			d.missing[name] = "it has reached its cap, which is for one run"
-			all = slices.DeleteFunc(all, begins)
+			d.missing[name] = capReached
 		}
 	}
-	d.seekFar(all)
-	for _, w := range choose(all, d.works, func(p pair) bool { return d.doubtful(p, now) }, d.silent) {
+	for _, w := range choose(d.unspent(all, wanted), d.works, func(p pair) bool { return d.doubtful(p, now) }, d.silent) {
 		wanted[w.pair] = w
 	}
 	for p, t := range d.targets {
