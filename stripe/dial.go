@@ -78,16 +78,20 @@ func Dial(ctx context.Context, cfg *Config, addrs ...string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return DialPeers(ctx, cfg, peers)
+	return dial(ctx, cfg, reachable(peers))
 }
 
-// DialPeers is Dial with what [Listener.Peers] told.
+// DialPeers is Dial with what [Listener.Peers] told, and one link more, such as a NAT's. What is beyond that, or 4 addresses of a link, is left out: the peer may have made it up.
 func DialPeers(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
+	return dial(ctx, cfg, bounded(peers, maxPeers+1))
+}
+
+func dial(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	conf, err := cfg.check()
 	if err != nil {
 		return nil, err
 	}
-	d := &dialer{cfg: cfg, tls: conf, hosts: reachable(peers), changed: newSignal(), targets: map[pair]*target{}, had: map[pair]*path{}, wanted: map[string]bool{}, missing: map[string]string{}, heard: map[string]bool{}}
+	d := &dialer{cfg: cfg, tls: conf, hosts: peers, changed: newSignal(), targets: map[pair]*target{}, had: map[pair]*path{}, wanted: map[string]bool{}, missing: map[string]string{}, heard: map[string]bool{}}
 	for name := range cfg.Links {
 		d.wanted[name] = true
 	}
@@ -158,13 +162,19 @@ func reachable(peers []Peer) []Peer {
 	})
 }
 
-// hear takes the listener's list of its links. It is called with the session locked.
-func (d *dialer) hear(peers []Peer) {
+// bounded leaves out what a listener has no reason to tell, too: each pair of links costs something, whether it can have a path or not.
+func bounded(peers []Peer, most int) []Peer {
 	peers = reachable(peers)
-	peers = peers[:min(len(peers), maxPeers)]
+	peers = peers[:min(len(peers), most)]
 	for i := range peers {
 		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
 	}
+	return peers
+}
+
+// hear takes the listener's list of its links. It is called with the session locked.
+func (d *dialer) hear(peers []Peer) {
+	peers = bounded(peers, maxPeers)
 	d.lists++
 	n := d.lists
 	go func() {

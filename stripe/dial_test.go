@@ -1,8 +1,12 @@
 package stripe
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
+	"time"
 )
 
 // A NAT has one name, and a port for each of several links behind it, of which one may be away.
@@ -36,5 +40,30 @@ func TestListenerRenamesItsLink(t *testing.T) {
 		if d.had[between] == nil || len(d.had) > maxPaths {
 			t.Fatalf("after %d names %d paths are kept, the last one: %v", i+1, len(d.had), d.had[between] != nil)
 		}
+	}
+}
+
+// Addresses that a far side makes up cost no more time than those that one may have.
+func TestPeerTellsTooManyLinks(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	peers := l.Peers()
+	for i := range 20000 {
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}), 1)
+		peers = append(peers, Peer{Link: at.String(), Addrs: slices.Repeat([]netip.AddrPort{at}, 100)})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := DialPeers(ctx, &Config{Key: a, Peers: []PublicKey{b.Public()}}, peers)
+	if err != nil {
+		t.Fatal(len(err.Error()))
+	}
+	defer conn.Abort()
+	if n := len(conn.PeerStats()); n > maxPeers+1 {
+		t.Errorf("paths to %d links are tried", n)
 	}
 }
