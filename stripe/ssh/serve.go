@@ -28,7 +28,7 @@ func Serve(in io.Reader, out io.Writer, handle Handler) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // ssh may end first; what is said to it then must not end this process
 	r := bufio.NewReader(in)
 	var o offer
-	if err := receive(r, &o); err != nil {
+	if err := receive(r, &o, maxText); err != nil {
 		return fmt.Errorf("stripe serve: no key on standard input: %w; plait cp and plait pipe start this by ssh", err)
 	}
 	key := stripe.NewKey()

@@ -32,6 +32,8 @@ const (
 	startTime = time.Minute
 	// maxText bounds what is read for the line that is exchanged. Options.First may name as many files as a command line can.
 	maxText = 32 << 20
+	// maxAnswer is the same for what the far side answers: its links, and what login scripts print. As JSON, a byte may become 25 in memory.
+	maxAnswer = 1 << 20
 	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
 	// links), and on a busy host 64 handshakes at once are not done in the 2 s that a dialer gives them.
 	maxDials = 16
@@ -250,7 +252,7 @@ func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
 	if err := send(in, o); err != nil {
 		return a, err
 	}
-	if err := receive(bufio.NewReader(out), &a); err != nil {
+	if err := receive(bufio.NewReader(out), &a, maxAnswer); err != nil {
 		return a, err
 	}
 	switch {
@@ -291,10 +293,10 @@ func send(w io.Writer, v any) error {
 	return err
 }
 
-// receive reads up to the line with the mark, at most maxText bytes.
-func receive(r *bufio.Reader, v any) error {
+// receive reads up to the line with the mark, at most so many bytes.
+func receive(r *bufio.Reader, v any, most int) error {
 	var line []byte
-	for read := 0; read < maxText; {
+	for read := 0; read < most; {
 		part, err := r.ReadSlice('\n')
 		read += len(part)
 		line = append(line, part...)
@@ -308,6 +310,9 @@ func receive(r *bufio.Reader, v any) error {
 			return json.Unmarshal(text, v)
 		}
 		line = line[:0]
+	}
+	if bytes.HasPrefix(line, []byte(mark)) {
+		return fmt.Errorf("what came is longer than %d bytes", most)
 	}
 	return errors.New("only other text came")
 }

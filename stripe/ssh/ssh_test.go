@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
@@ -80,6 +81,23 @@ func TestNearSideGivesUp(t *testing.T) {
 	near.Close()
 	if err := errors.Join(err, <-ended); err != nil {
 		t.Error(err)
+	}
+}
+
+// A far side that tells of links without end is not heard to the end: each {} of three bytes would be a struct in memory.
+func TestEndlessAnswer(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	said := make(chan int)
+	go func() {
+		_, _ = bufio.NewReader(far).ReadSlice('\n')
+		n, _ := far.Write([]byte(mark + `{"Peers":[` + strings.Repeat("{},", maxText/4) + `{}]}` + "\n"))
+		said <- n
+	}()
+	a, err := ask(near, near, offer{Key: stripe.NewKey().Public()})
+	near.Close()
+	if n := <-said; err == nil || n > 2*maxAnswer {
+		t.Errorf("%d links in %d bytes are taken, %v", len(a.Peers), n, err)
 	}
 }
 
