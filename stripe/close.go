@@ -67,7 +67,7 @@ func (c *Conn) flush(stall time.Duration) error {
 	}
 	for {
 		c.mu.Lock()
-		idle, base, err := c.out.idle(), c.out.base, c.err
+		idle, base, heard, err := c.out.idle(), c.out.base, c.heard(), c.err
 		if errors.Is(err, ErrClosedByPeer) && c.out.delivered() {
 			idle = true // the peer need not wait for the end to close
 		}
@@ -86,13 +86,23 @@ func (c *Conn) flush(stall time.Duration) error {
 			return c.opError("write", timeoutError{})
 		case <-time.After(cmp.Or(stall, closeStall)):
 			c.mu.Lock()
-			stalled := c.out.base == base
+			stalled := c.out.base == base && c.heard() == heard
 			c.mu.Unlock()
 			if stalled && stall > 0 {
 				return c.opError("close", fmt.Errorf("peer has not taken what was written for %v", stall))
 			}
 		}
 	}
+}
+
+// heard changes while the peer's host acknowledges some of a chunk: below 13 kbit/s all of one takes more than closeStall.
+func (c *Conn) heard() (n uint64) {
+	for _, p := range c.paths {
+		if p.flight.fifo.len() > 0 {
+			n += p.wire.acknowledged()
+		}
+	}
+	return n
 }
 
 // finish ends the session, if it has not ended. The peer is told why on every path.

@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,37 @@ func TestWaitersAreTold(t *testing.T) {
 					t.Error("it waits on")
 				}
 			})
+		})
+	}
+}
+
+// Close waits as long as anything goes on: on 10 kbit/s a chunk takes 13 s, longer than Close does without progress. For a link that is away it does not.
+func TestCloseOnSlowLine(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSimSession(t, simPath{mbps: 0.01, delay: 300e6, queue: 75000})
+			defer s.close()
+			data, got := make([]byte, 3*maxPayload), make(chan int64)
+			if _, err := s.near.Write(data); err != nil {
+				t.Fatal(err)
+			}
+			go func() { n, _ := io.Copy(io.Discard, s.far); got <- n }()
+			if away {
+				time.AfterFunc(20*time.Second, s.wires[0].freeze)
+			}
+			start := time.Now()
+			err := s.near.Close()
+			took := time.Since(start)
+			if s.far.cut(); away {
+				if err == nil || took > 20*time.Second+3*closeStall {
+					t.Errorf("for a link that is away: %v after %v", err, took)
+				}
+				<-got
+				return
+			}
+			if n := <-got; n != int64(len(data)) || err != nil {
+				t.Errorf("%d of %d bytes have come after %v: %v", n, len(data), took, err)
+			}
 		})
 	}
 }

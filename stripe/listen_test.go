@@ -76,6 +76,7 @@ type beyond interface {
 	setAhead(int)
 	kernelSends() bool
 	buffered() bool
+	acknowledged() uint64
 	sinceHeard() time.Duration
 	packetRTT() time.Duration
 }

@@ -23,6 +23,8 @@ type wire interface {
 	kernelSends() bool
 	// buffered reports whether there is more to read at once.
 	buffered() bool
+	// acknowledged grows with what the peer's host acknowledges of what was written.
+	acknowledged() uint64
 	// sinceHeard is how long ago the peer's host acknowledged anything, out of order or twice as well.
 	sinceHeard() time.Duration
 	// packetRTT is the transport's smoothed round-trip time: of packets, where the path's own is of chunks and what waits behind them. 0: not known.

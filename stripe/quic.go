@@ -147,10 +147,10 @@ func (w *quicWire) kernelSends() bool { return false }
 // buffered reports whether at least a whole frame is here already.
 func (w *quicWire) buffered() bool { return w.in.Buffered() >= maxFrame }
 
-// sinceHeard counts packets, of which a peer that hears anything sends some.
-func (w *quicWire) sinceHeard() time.Duration {
-	return w.heard.since(w.conn.ConnectionStats().PacketsReceived)
-}
+// acknowledged counts packets, of which a peer that hears anything sends some.
+func (w *quicWire) acknowledged() uint64 { return w.conn.ConnectionStats().PacketsReceived }
+
+func (w *quicWire) sinceHeard() time.Duration { return w.heard.since(w.acknowledged()) }
 
 func (w *quicWire) packetRTT() time.Duration { return w.conn.ConnectionStats().SmoothedRTT }
 

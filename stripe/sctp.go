@@ -126,14 +126,14 @@ func (w *sctpWire) waitRoom() error {
 	return w.tcpWire.waitRoom()
 }
 
-func (w *sctpWire) sinceHeard() time.Duration {
-	since := time.Hour
+// acknowledged counts packets.
+func (w *sctpWire) acknowledged() (packets uint64) {
 	_ = w.raw.sys.Control(func(fd uintptr) {
 		if stats, ok := getSCTP[statsOfSCTP](fd, sctpAssocStats); ok {
-			since = w.heard.since(stats.PacketsIn)
+			packets = stats.PacketsIn
 		}
 	})
-	return since
+	return packets
 }
 
 func (w *sctpWire) packetRTT() (rtt time.Duration) {
@@ -144,6 +144,8 @@ func (w *sctpWire) packetRTT() (rtt time.Duration) {
 	})
 	return rtt
 }
+
+func (w *sctpWire) sinceHeard() time.Duration { return w.heard.since(w.acknowledged()) }
 
 // openSCTP does TLS's handshake.
 func openSCTP(ctx context.Context, conn *net.TCPConn, wrap func(net.Conn) *tls.Conn) (*opened, error) {

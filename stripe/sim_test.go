@@ -40,6 +40,7 @@ type simWay struct {
 	changed chan struct{} // closed and replaced at each change
 	by      time.Time     // deadline of reads
 	heard   time.Time     // of the last acknowledgement
+	acked   int           // bytes
 	mute    bool          // acknowledgements are lost from now on
 }
 
@@ -110,6 +111,7 @@ func (w *simWay) acknowledge(n int) {
 	defer w.mu.Unlock()
 	if !w.mute {
 		w.flying, w.heard = w.flying-n, time.Now()
+		w.acked += n
 		w.tell()
 	}
 }
@@ -194,6 +196,12 @@ func (s *simWire) aheadNow() int { s.mu.Lock(); defer s.mu.Unlock(); return s.ah
 func (s *simWire) setAhead(bytes int) { s.mu.Lock(); s.ahead = bytes; s.mu.Unlock() }
 
 func (s *simWire) buffered() bool { return false }
+
+func (s *simWire) acknowledged() uint64 {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	return uint64(s.out.acked)
+}
 
 // sinceHeard counts each packet's acknowledgement, as TCP does.
 func (s *simWire) sinceHeard() time.Duration {

@@ -124,6 +124,14 @@ func (w *tcpWire) info() (info *unix.TCPInfo) {
 	return info
 }
 
+// acknowledged does not grow with the answers to probes of a full window (tcp_snd_una_update in net/ipv4/tcp_input.c).
+func (w *tcpWire) acknowledged() (bytes uint64) {
+	if info := w.info(); info != nil {
+		return info.Bytes_acked
+	}
+	return 0
+}
+
 // setAhead sets TCP_NOTSENT_LOWAT: the kernel says there is room when less than half of it waits to be sent (tcp(7)).
 func (w *tcpWire) setAhead(bytes int) {
 	_ = w.raw.sys.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes) })
