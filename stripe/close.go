@@ -32,6 +32,7 @@ func (c *Conn) Close() error {
 	again := c.inClose
 	c.inClose = true
 	c.mu.Unlock()
+	c.leave()
 	if again {
 		return c.opError("close", net.ErrClosed)
 	}
@@ -44,8 +45,18 @@ func (c *Conn) Close() error {
 
 // Abort closes the connection without waiting: what the peer has not acknowledged may be lost.
 func (c *Conn) Abort() {
+	c.leave()
 	c.finish(net.ErrClosed, "aborted")
 	c.linger()
+}
+
+// leave ends reading and writing, also where the peer has ended the connection before.
+func (c *Conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+	c.readable.signal()
+	c.writable.signal()
 }
 
 // linger lets paths end, for a moment.

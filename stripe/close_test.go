@@ -75,3 +75,55 @@ func TestCloseOnSlowLine(t *testing.T) {
 		})
 	}
 }
+
+// A connection that this end has closed gives nothing more, as others of package net, whatever the peer has done before.
+func TestReadAfterClose(t *testing.T) {
+	for what, last := range map[string]func(*Conn){"open": func(*Conn) {}, "ended": func(c *Conn) { _ = c.CloseWrite() }, "closed": func(c *Conn) { go c.Close() }, "aborted": (*Conn).Abort} {
+		for how, end := range map[string]func(*Conn) error{"close": (*Conn).Close, "abort": func(c *Conn) error { c.Abort(); return nil }} {
+			near, far := both(t, TCP)
+			defer far.Abort()
+			if _, err := far.Write([]byte("unread")); err != nil {
+				t.Fatal(err)
+			}
+			if err := far.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if last(far); what == "closed" || what == "aborted" {
+				<-near.Done()
+			}
+			_ = end(near)
+			if n, err := near.Read(make([]byte, 10)); n != 0 || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("read after %s, the peer has %s: %d bytes, %v", how, what, n, err)
+			}
+			if n, err := near.Write([]byte("more")); n != 0 || !errors.Is(err, net.ErrClosed) {
+				t.Errorf("write after %s, the peer has %s: %d bytes, %v", how, what, n, err)
+			}
+		}
+	}
+}
+
+// Closing ends a Read that waits, at once, however long what was written still takes.
+func TestCloseEndsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		s.wires[0].freeze()
+		if _, err := s.near.Write([]byte("on its way")); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { _, err := s.near.Read(make([]byte, 1)); ended <- err }()
+		synctest.Wait()
+		go s.near.Close()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("it ends with %v; want %v", err, net.ErrClosed)
+			}
+		default:
+			t.Error("it waits on")
+		}
+		time.Sleep(closeStall + 2*closeWait)
+	})
+}

@@ -79,6 +79,7 @@ type Conn struct {
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
 	inClose    bool
+	left       bool // this end has called Close or Abort
 	farewell   bool // the peer's has come
 	ending     bool // it has, and is taken in a moment
 
@@ -204,6 +205,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.mu.Lock()
 		var n int
 		err := c.err
+		if c.left {
+			err = net.ErrClosed
+		}
 		if !errors.Is(err, net.ErrClosed) { // what the peer wrote before it closed can be read
 			if n, err = c.in.take(p); err == nil && n == 0 {
 				err = c.err
@@ -262,7 +266,7 @@ func (c *Conn) write(add func(now time.Time) bool) error {
 		}
 		c.mu.Lock()
 		err := c.err
-		if err == nil && c.out.ended {
+		if c.left || err == nil && c.out.ended {
 			err = net.ErrClosed
 		}
 		if err != nil {

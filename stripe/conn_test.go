@@ -217,23 +217,6 @@ func TestConnectionsShareTheWatch(t *testing.T) {
 	}
 }
 
-// A connection that this end has closed gives nothing more, as others of package net.
-func TestReadAfterClose(t *testing.T) {
-	near, far := both(t, TCP)
-	if _, err := far.Write([]byte("unread")); err != nil {
-		t.Fatal(err)
-	}
-	if err := far.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := near.Close(); err != nil {
-		t.Error(err)
-	}
-	if n, err := near.Read(make([]byte, 10)); n != 0 || !errors.Is(err, net.ErrClosed) {
-		t.Errorf("read after close: %d bytes, %v", n, err)
-	}
-}
-
 func TestDeadline(t *testing.T) { overEach(t, testDeadline) }
 
 func testDeadline(t *testing.T, over Carrier) {
