@@ -313,7 +313,8 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
 		if (tp->snd_ssthresh < TCP_INFINITE_SSTHRESH && (from == TCP_CA_CWR || tp->undo_marker))
 			tp->snd_cwnd = tp->snd_ssthresh;
-		fair_event(sk, s, CA_EVENT_COMPLETE_CWR);
+		if (from == TCP_CA_CWR || (__s32)(tp->snd_una - tp->high_seq) >= 0) /* else it was undone on the way (tcp_try_undo_partial) */
+			fair_event(sk, s, CA_EVENT_COMPLETE_CWR);
 	}
 }
 

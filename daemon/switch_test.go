@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -20,14 +21,18 @@ type switching struct {
 	kernel *kernel
 }
 
-// newSwitching begins with reno. loses is asked about each packet with data that the server sends.
-func newSwitching(t *testing.T, loses func(sequence uint32) bool) *switching {
+// newSwitching begins with an algorithm. loses is asked about each packet with data that the server sends; late has it come all the same, 60 ms later than others.
+func newSwitching(t *testing.T, algorithm string, loses func(sequence uint32, late func()) bool) *switching {
 	h := newHost(t)
 	client := h.second("-client")
 	near, far := h.device(client.ns, "wire", unix.IFF_TUN), h.device(h.ns, "wire", unix.IFF_TUN)
 	go slowly(near, far, 100*time.Millisecond, nil)
 	go slowly(far, near, 100*time.Millisecond, func(packet []byte) bool {
-		return len(packet) > 500 && loses(binary.BigEndian.Uint32(packet[24:]))
+		late := func() {
+			held := bytes.Clone(packet)
+			time.AfterFunc(160*time.Millisecond, func() { _, _ = near.Write(held) })
+		}
+		return len(packet) > 500 && loses(binary.BigEndian.Uint32(packet[24:]), late)
 	})
 	for ns, address := range map[string]string{h.ns: "10.3.0.1", client.ns: "10.3.0.2"} {
 		h.ip("-n " + ns + " addr add " + address + "/24 dev wire")
@@ -45,7 +50,7 @@ func newSwitching(t *testing.T, loses func(sequence uint32) bool) *switching {
 		return err
 	})
 	h.Cleanup(func() { s.kernel.Close() })
-	s.to("reno")
+	s.to(algorithm)
 	h.in(func() error { return s.kernel.engage(h.cgroup) })
 	s.pair, err = h.connectTo("10.3.0.1", 0, client.ns, "")
 	h.must(err)
@@ -80,8 +85,8 @@ func TestSwitchToWestwoodInRecovery(t *testing.T) {
 	const victim = 60
 	var packets int
 	var lost uint32
-	repaired := make(chan bool, 1)
-	s := newSwitching(t, func(sequence uint32) bool {
+	repaired := make(chan bool, 100)
+	s := newSwitching(t, "reno", func(sequence uint32, _ func()) bool {
 		if packets++; packets == victim {
 			lost = sequence
 			return true
@@ -105,7 +110,7 @@ func TestSwitchToWestwoodInRecovery(t *testing.T) {
 func TestSwitchToHyblaInLoss(t *testing.T) {
 	var pass atomic.Int64 // packets to go that are not lost
 	pass.Store(1 << 30)
-	s := newSwitching(t, func(uint32) bool { return pass.Add(-1) < 0 })
+	s := newSwitching(t, "reno", func(uint32, func()) bool { return pass.Add(-1) < 0 })
 	h := s.host
 	h.must(send(s.server, 0, 400<<10))
 	h.eventually(10*time.Second, "all is acknowledged", func() bool { return s.info(s.server).Unacked == 0 })
@@ -119,5 +124,30 @@ func TestSwitchToHyblaInLoss(t *testing.T) {
 	h.eventually(10*time.Second, "one segment is acknowledged", func() bool { after = s.info(s.server); return after.Bytes_acked > before.Bytes_acked })
 	if after.Ca_state != caLoss || after.Snd_cwnd > 2 {
 		t.Errorf("after one ACK in state %d it has a window of %d segments, want at most 2", after.Ca_state, after.Snd_cwnd)
+	}
+}
+
+// A recovery that turns out to have been for nothing before it is over leaves the window of before.
+func TestWestwoodUndoes(t *testing.T) {
+	const victim, window = 100, 40 // of the flight before it is in
+	var packets int
+	var held uint32
+	repeated := make(chan bool, 100)
+	s := newSwitching(t, "westwood", func(sequence uint32, late func()) bool {
+		packets++
+		switch {
+		case packets == victim:
+			held = sequence
+			late()
+		case packets > victim && sequence == held:
+			repeated <- true
+		}
+		return packets == victim
+	})
+	go func() { _ = send(s.server, 0, 4<<20) }()
+	<-repeated
+	s.becomes(caOpen)
+	if after := s.info(s.server); after.Snd_cwnd < window {
+		t.Errorf("the window is %d segments, want %d at least", after.Snd_cwnd, window)
 	}
 }
