@@ -420,7 +420,10 @@ func TestFlowHearsTheImpossible(t *testing.T) {
 	})
 	h.eventually(5*time.Second, "the ACK is heard", func() bool { s, _ := f.stats(ends); return s.Acked != s.Next })
 	h.must(transfer(c, 1<<20))
-	h.eventually(5*time.Second, "all is acknowledged", func() bool { s, _ = f.stats(ends); return s.AckedBytes == 10_000+1<<20 && s.Acked == s.Next && s.UnansweredAtNs == 0 })
+	h.eventually(5*time.Second, "all is acknowledged", func() bool {
+		s, _ = f.stats(ends)
+		return s.AckedBytes == 10_000+1<<20 && s.Acked == s.Next && s.UnansweredAtNs == 0
+	})
 }
 
 // Flows are over that are idle for long, or wait for an answer for longer than TCP does.
