@@ -186,12 +186,14 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 }
 
+#define FAR_AHEAD 0x7fffffff
+
 /* By how many bytes the flow's socket is ahead of an ACK; negative: it is news to it. Without a socket it is far ahead. */
 static __always_inline __s32 ahead_of(struct __sk_buff *skb, const struct plait_flow_key *key, __u32 ack)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct bpf_tcp_sock *tp;
-	__s32 ahead = 0x7fffffff;
+	__s32 ahead = FAR_AHEAD;
 
 	if (!sk)
 		return ahead;
@@ -282,6 +284,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	int verdict = TCX_NEXT;
 	__u64 now, then;
 	__u32 tsval;
+	__s32 ahead;
 
 	if (!l || !ack_kind(skb, seg, &tsval))
 		return TCX_NEXT;
@@ -290,7 +293,8 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	l->native_tsval = tsval;
 	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack) {
 		l->twin_awaited = 0;
-		if (!ahead_of(skb, &seg->key, seg->acknowledged))
+		ahead = ahead_of(skb, &seg->key, seg->acknowledged);
+		if (!ahead || ahead == FAR_AHEAD) /* the copy was the last ACK of all, and has closed the socket: TCP would answer with a reset */
 			verdict = TCX_DROP;
 	} else if (l->used_tsval && !is_older(l->used_ack, l->used_tsval, seg->acknowledged, tsval) && has_dsack(skb, seg) &&
 		   ahead_of(skb, &seg->key, seg->acknowledged) >= 0) {

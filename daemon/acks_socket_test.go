@@ -102,3 +102,25 @@ func TestACKCopiesOfBoundSocket(t *testing.T) {
 		t.Errorf("%d copies were sent, %+v; want some, and none for the socket", r.Copies, l)
 	}
 }
+
+// The last ACK of all closes the sender's socket when its copy comes: its twin, which then comes to none, is not answered with a reset.
+func TestACKTwinOfTheEnd(t *testing.T) {
+	a := newSlowPair(t, 20*time.Millisecond, 60*time.Millisecond, nil)
+	before := a.far.counter("TcpOutRsts")
+	go func() { _, _ = a.served.Write(make([]byte, 50_000)) }()
+	_, err := io.ReadFull(a.conn, make([]byte, 50_000))
+	a.must(err)
+	a.must(a.conn.(*net.TCPConn).CloseWrite())
+	_, err = io.ReadAll(a.served)
+	a.must(err)
+	a.served.Close()
+	_, err = io.ReadAll(a.conn) // its FIN
+	a.must(err)
+	time.Sleep(200 * time.Millisecond) // until the twin is there
+	if n := a.far.counter("TcpOutRsts") - before; n != 0 {
+		t.Errorf("%d resets", n)
+	}
+	if _, l := a.counted(); l.Copies == 0 || uint64(l.Natives) != l.Copies {
+		t.Errorf("%+v: nothing was copied, or not all twins are there", l)
+	}
+}
