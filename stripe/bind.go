@@ -17,7 +17,7 @@ func (s source) bind(_, address string, c syscall.RawConn) error {
 	if err != nil {
 		return err
 	}
-	route, err := s.route(to.Addr(), netlink.RouteGetOptions{})
+	route, err := s.route(to.Addr(), "")
 	if err == nil && route.Type == unix.RTN_LOCAL {
 		return nil // the peer is this host
 	}
@@ -26,7 +26,8 @@ func (s source) bind(_, address string, c syscall.RawConn) error {
 		return err
 	}
 	if refused == nil {
-		return s.leads(to.Addr())
+		_, err := s.route(to.Addr(), s.link)
+		return err
 	}
 	if err != nil {
 		return err
@@ -42,26 +43,10 @@ func (s source) bind(_, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// leads reports whether a route leads over the link. Without one the kernel takes a peer of IPv4 to be on the link itself (ip_route_output_key_hash_rcu in net/ipv4/route.c):
-// TCP would look for it there, for seconds, in vain unless the link has one other end only.
-func (s source) leads(to netip.Addr) error {
-	if _, err := s.route(to, netlink.RouteGetOptions{Oif: s.link}); err != nil {
-		return err
-	}
-	_, err := s.route(to, netlink.RouteGetOptions{Oif: s.link, FIBMatch: true})
-	if err == nil {
-		return nil
-	}
-	if l, bad := netlink.LinkByName(s.link); bad != nil || l.Attrs().RawFlags&(unix.IFF_POINTOPOINT|unix.IFF_NOARP) != 0 {
-		return nil
-	}
-	return err
-}
-
-// route asks the kernel how it would send.
-func (s source) route(to netip.Addr, how netlink.RouteGetOptions) (netlink.Route, error) {
-	how.SrcAddr = s.addr.AsSlice()
-	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &how)
+// route asks the kernel how it would send, through a link if one is named. Without a route TCP would look for the peer on the
+// link itself, for seconds.
+func (s source) route(to netip.Addr, link string) (netlink.Route, error) {
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: s.addr.AsSlice(), Oif: link})
 	if err == nil && len(routes) == 0 {
 		err = errors.New("none")
 	}
