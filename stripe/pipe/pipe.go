@@ -112,26 +112,36 @@ func (complaints) Write(p []byte) (int, error) {
 
 // Serve is the other end: it runs the command. Its standard error is this process's. An error is that the command could not be begun.
 func Serve(conn *stripe.Conn, command string) error {
-	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Stdout, cmd.Stderr = &blocks{to: conn}, complaints{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdin, err := cmd.StdinPipe()
+	in, stdin, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	defer stdin.Close()
+	defer in.Close()
+	guard, err := begin(stdin)
+	if err != nil {
 		return err
 	}
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &blocks{to: conn}, complaints{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
+	if err := cmd.Start(); err != nil {
+		guard.end()
+		return err
+	}
+	in.Close() // who writes must hear that nobody reads
 	go func() {
 		if _, err := io.Copy(stdin, conn); err == nil { // a command may close its input and go on
+			guard.letEnd()
 			stdin.Close() // not of what was cut off: the command might take it for whole before it is killed
 		}
 	}()
-	ended := make(chan struct{})
+	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(settled)
 		select {
 		case <-conn.Done(): // nobody reads what it says, nor what its children do
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			_ = syscall.Kill(-guard.group(), syscall.SIGKILL)
 		case <-ended:
 		}
 	}()
@@ -144,6 +154,8 @@ func Serve(conn *stripe.Conn, command string) error {
 		status = statusUnknown
 	}
 	close(ended)
+	<-settled
+	guard.end()
 	_, err = conn.Write([]byte{0, 0, 0, 0, status})
 	if err == nil && conn.Flush() == nil { // who reads the output may pause, links may be gone for minutes
 		conn.Close()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,6 +112,39 @@ func TestOutlivesSSH(t *testing.T) {
 	status, err := Run(t.Context(), "host", "cat; for i in 1 2 3; do echo complaint >&2 || exit 9; sleep 0.1; done; exit 3", in, out, ssh.Options{Command: command}, nil)
 	if err != nil || status != 3 {
 		t.Errorf("status %d, %v; want 3", status, err)
+	}
+}
+
+// A far side that is killed, for want of memory perhaps, takes the command and its children along. Their input does not end before: who has half of it might take that for all.
+func TestFarSideIsKilled(t *testing.T) {
+	t.Parallel()
+	command, dir, _ := sshtest.Fragile(t, "")
+	final, went := filepath.Join(dir, "final"), filepath.Join(dir, "went on")
+	in, say := io.Pipe()
+	read, out := io.Pipe()
+	killed := make(chan error, 1)
+	go func() {
+		_, _ = say.Write([]byte("half\n"))
+		_, _ = io.ReadFull(read, make([]byte, 5))
+		text, err := os.ReadFile(filepath.Join(dir, "far"))
+		pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err = errors.Join(err, bad); err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		killed <- err
+	}()
+	_, err := Run(t.Context(), "host", "(sleep 1; touch '"+went+"') & cat; touch '"+final+"'", in, out, ssh.Options{Command: command}, nil)
+	if err := <-killed; err != nil {
+		t.Fatal(err)
+	}
+	if err == nil {
+		t.Error("the near side hears of nothing")
+	}
+	time.Sleep(1500 * time.Millisecond)
+	for _, file := range []string{final, went} {
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is made", filepath.Base(file))
+		}
 	}
 }
 
