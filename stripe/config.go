@@ -9,8 +9,8 @@ import (
 
 // Config is what both ends need.
 type Config struct {
-	// Key proves who this end is.
-	Key PrivateKey
+	// Key proves who this end is. It is not in JSON of a Config, which logs have, too: to keep it, marshal the key itself.
+	Key PrivateKey `json:"-"`
 	// Peers are the keys of who may be at the other end.
 	Peers []PublicKey
 	// Links are the links of this host to use, by the name of the interface, and what for. Empty: all there are, without limits.

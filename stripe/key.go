@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"slices"
 	"time"
@@ -31,6 +32,9 @@ func NewKey() PrivateKey {
 
 // Format implements [fmt.Formatter]: a log of a Config must not tell the key.
 func (PrivateKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "PrivateKey") }
+
+// LogValue implements [slog.LogValuer]: as text or JSON a logger would take the key's own.
+func (PrivateKey) LogValue() slog.Value { return slog.StringValue("PrivateKey") }
 
 // Public is the key to give to peers.
 func (k PrivateKey) Public() PublicKey { return PublicKey(k.key.Public().(ed25519.PublicKey)) }
