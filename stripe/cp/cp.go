@@ -58,11 +58,11 @@ func (p *Progress) Failures() uint64 { return p.failures.Load() }
 func Push(conn net.Conn, sources []string, to string, opt Options, p *Progress) error {
 	names := make([]string, len(sources))
 	for i, s := range sources {
-		abs, err := filepath.Abs(s)
+		name, err := nameThere(s)
 		if err != nil {
 			return err
 		}
-		names[i] = filepath.Base(abs)
+		names[i] = name
 	}
 	s := newStream(conn, nil)
 	r := request{Names: names, To: to, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
@@ -121,6 +121,12 @@ func nameOf(source string) string {
 		source = "." + source[1:]
 	}
 	return path.Base(path.Clean(source))
+}
+
+// nameThere is the name a source of this host has at the other end: that of the directory itself, if it is written as . or so.
+func nameThere(source string) (string, error) {
+	abs, err := filepath.Abs(source)
+	return filepath.Base(abs), err
 }
 
 // nameHere is the name a source of the other end has at this one.

@@ -56,14 +56,17 @@ func Parse(args []string) (Job, error) {
 		}
 		j.Host = host
 		j.Sources = append(j.Sources, source)
-		name := nameOf(source)
+		name, err := nameThere(source)
+		if host != "" {
+			name, err = nameHere(source)
+		}
+		if err != nil {
+			return j, err
+		}
 		if other, ok := named[name]; ok {
 			return j, fmt.Errorf("%s and %s would both be %s in %s; copy them one at a time, to different places", other, a, name, args[last])
 		}
 		named[name] = a
-		if _, err := nameHere(source); err != nil && host != "" {
-			return j, err
-		}
 	}
 	if j.Host == "" && toHost == "" {
 		return j, fmt.Errorf("%s and %s are both on this host; name the other one, as in user@host:path", args[0], args[last])
@@ -79,7 +82,7 @@ func Parse(args []string) (Job, error) {
 func operand(arg string) (host, path string) {
 	i := strings.Index(arg, ":")
 	if at := strings.Index(arg, "["); at >= 0 && (at == 0 || arg[at-1] == '@') {
-		if end := strings.Index(arg, "]:"); end > at {
+		if end := strings.Index(arg, "]:"); end > at+1 { // [] is no host, and what follows no file of this one
 			return arg[:at] + arg[at+1:end], arg[end+2:]
 		}
 	}
