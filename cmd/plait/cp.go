@@ -111,7 +111,7 @@ func copied(err error) error {
 		return nil
 	case errors.Is(err, errInterrupted):
 		return &exit{status: 130, err: err}
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), errors.Is(err, ssh.ErrHost):
 		return err
 	}
 	return &exit{status: exitFailed, err: err}

@@ -85,11 +85,14 @@ type Far struct {
 	dials chan struct{} // has room for another one
 }
 
+// ErrHost is of a name that no host can have.
+var ErrHost = errors.New("begins with -, which ssh would take for an option")
+
 // Start starts plait on a host, as ssh names it (user@host). Once there is a connection, ssh is not needed any more: where all links are away for a while, its
 // keepalives end it sooner than a connection's patience.
 func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if strings.HasPrefix(host, "-") {
-		return nil, fmt.Errorf("host %q: begins with -, which ssh would take for an option", host)
+		return nil, fmt.Errorf("host %q: %w", host, ErrHost)
 	}
 	links, err := stripe.Links()
 	if err == nil {
