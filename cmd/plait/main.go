@@ -80,7 +80,10 @@ func wrongValue(err error) error {
 	if !errors.As(err, &wrong) || !errors.As(err, &number) {
 		return err
 	}
-	want := map[string]string{"int": "a whole number", "float64": "a number", "bool": "true or false"}[wrong.GetFlag().Value.Type()]
+	want, known := map[string]string{"int": "a whole number", "float64": "a number", "bool": "true or false"}[wrong.GetFlag().Value.Type()]
+	if !known {
+		return err
+	}
 	if errors.Is(number, strconv.ErrRange) {
 		want += ", this one is too large"
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/pflag"
 
 	"plait.dev/plait/internal/rung"
 )
@@ -29,6 +31,20 @@ func TestScripts(t *testing.T) {
 		}
 		return rung.Full(), nil
 	}, Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status}})
+}
+
+// What is expected is said of each type of flag that is used; of another one, what the library says.
+func TestWrongValue(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Int("int", 0, "")
+	flags.Float64("float64", 0, "")
+	flags.Bool("bool", false, "")
+	flags.Uint("uint", 0, "")
+	for name, want := range map[string]string{"int": "expected a whole number", "float64": "expected a number", "bool": "expected true or false", "uint": "invalid syntax"} {
+		if err := wrongValue(flags.Parse([]string{"--" + name + "=x"})); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v; want that it ends with %q", name, err, want)
+		}
+	}
 }
 
 // status STATUS COMMAND...: the command's exit status is this one.
