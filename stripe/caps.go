@@ -8,24 +8,32 @@ const capReached = "it has reached its cap, which is for one run"
 // path stays as long as it does not end, and is wanted: what is on its way may still come. It is called with the dialer locked.
 func (d *dialer) unspent(all []way, wanted map[pair]way) []way {
 	return slices.DeleteFunc(slices.Clone(all), func(w way) bool {
-		far := d.farSpent(w.to)
-		if !far && !d.cfg.spent(w.link) {
-			return false
+		if t := d.targets[w.pair]; t != nil && (t.works || d.silent(w.pair)) {
+			spent := t.path.flight.spent() // whichever of the peer's links it has come to
+			if spent {
+				wanted[w.pair] = w
+			}
+			return spent
 		}
-		switch {
-		case d.works(w.pair) || d.silent(w.pair):
-			wanted[w.pair] = w
-		case far:
+		far := d.farSpent(w.to)
+		if far {
 			d.farMissing[d.farNames[w.to]] = capReached
 		}
-		return true
+		return far || d.cfg.spent(w.link)
 	})
 }
 
-// farSpent reports whether a link of the listener's, by its name in pairs, has reached its cap, by all connections together.
+// farSpent reports whether a link of the listener's, by its name in pairs, has reached its cap, by all connections together. A host's name may be that of several.
 func (d *dialer) farSpent(to string) bool {
-	name := d.farNames[to]
-	return slices.ContainsFunc(d.told, func(p Peer) bool {
-		return p.Link == name && p.Policy.CapBytes > 0 && p.Policy.spent(d.cfg.used.of(use{peer: d.c.peerKey, link: name}).Load())
-	})
+	spent := false
+	for _, p := range d.told {
+		if d.nameOf(p) != to {
+			continue
+		}
+		if p.Policy.CapBytes == 0 || !p.Policy.spent(d.cfg.used.of(use{peer: d.c.peerKey, link: p.Link}).Load()) {
+			return false
+		}
+		spent = true
+	}
+	return spent
 }

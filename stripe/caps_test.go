@@ -96,16 +96,18 @@ func TestSpentPathServesNobody(t *testing.T) {
 		farCapped[i].Policy = Policy{CapBytes: uint64(1+i) << 20}
 	}
 	spent, other := pair{"a", "far a"}, pair{"b", "far b"}
+	cap1 := Policy{CapBytes: 1 << 20}
 	for name, c := range map[string]struct {
 		links map[string]Policy
 		peers []Peer
 		of    use
-		want  pair // beside those
+		ends  [2]Policy // of the path that is spent
+		want  pair      // beside those
 		far   bool
 		why   string
 	}{
-		"a link of this host": {capped, peers, use{own: true, link: "a"}, pair{"b", "far a"}, false, "a"},
-		"one of the peer":     {nil, farCapped, use{link: "far a"}, pair{"a", "far b"}, true, "far a"},
+		"a link of this host": {capped, peers, use{own: true, link: "a"}, [2]Policy{cap1, {}}, pair{"b", "far a"}, false, "a"},
+		"one of the peer":     {nil, farCapped, use{link: "far a"}, [2]Policy{{}, cap1}, pair{"a", "far b"}, true, "far a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,11 +118,12 @@ func TestSpentPathServesNobody(t *testing.T) {
 				defer running.Wait()
 				defer stop()
 				cfg := &Config{Carrier: "deaf", Links: c.links}
-				works := func(from Link) *target {
+				works := func(from Link, ends [2]Policy) *target {
 					local := net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addrs[0].Addr(), 1))
-					return &target{works: true, cancel: func() {}, path: &path{done: make(chan struct{}), to: "x", wire: &simWire{addr: local}}}
+					f := &flight{ends: [2]end{{ends[0], &meter{used: cfg.used.of(c.of)}}, {ends[1], &meter{used: cfg.used.of(c.of)}}}}
+					return &target{works: true, cancel: func() {}, path: &path{done: make(chan struct{}), to: "x", wire: &simWire{addr: local}, flight: f}}
 				}
-				d := &dialer{c: &Conn{cfg: cfg, done: make(chan struct{})}, cfg: cfg, changed: newSignal(), told: c.peers, wanted: map[string]bool{"a": true}, had: map[pair]*path{}, targets: map[pair]*target{spent: works(links[0]), other: works(links[1])}}
+				d := &dialer{c: &Conn{cfg: cfg, done: make(chan struct{})}, cfg: cfg, changed: newSignal(), told: c.peers, wanted: map[string]bool{"a": true}, had: map[pair]*path{}, targets: map[pair]*target{spent: works(links[0], c.ends), other: works(links[1], [2]Policy{})}}
 				cfg.used.of(c.of).Store(1 << 20)
 				d.update(ctx, links, &running)
 				if d.targets[spent] == nil || d.targets[other] == nil || d.targets[c.want] == nil || len(d.targets) != 3 {
@@ -139,5 +142,24 @@ func TestSpentPathServesNobody(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A host's name may have the addresses of several links, of which one has reached its cap: the others are tried.
+func TestOneOfSeveralIsSpent(t *testing.T) {
+	at := func(addr string) []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort(addr)} }
+	told := []Peer{{Link: "eth0", Addrs: at("10.0.0.2:1")}, {Link: "wwan0", Addrs: at("10.0.1.2:1"), Policy: Policy{CapBytes: 1 << 20}}}
+	cfg := &Config{}
+	d := &dialer{c: &Conn{}, cfg: cfg, hosts: []Peer{{Link: "host", Addrs: append(at("10.0.0.2:1"), at("10.0.1.2:1")...)}}, told: told}
+	all := ways([]Link{{"a", []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}, d.peers(), nil)
+	cfg.used.of(use{link: "wwan0"}).Store(1 << 20)
+	d.seekFar(all)
+	if got := d.unspent(all, map[pair]way{}); len(all) != 1 || len(got) != 1 {
+		t.Errorf("of %v are left %v", all, got)
+	}
+	d.told = told[1:]
+	d.seekFar(all)
+	if got := d.unspent(all, map[pair]way{}); len(got) != 0 || d.farMissing["wwan0"] != capReached {
+		t.Errorf("where all are spent, %v are left; %v", got, d.farMissing)
 	}
 }

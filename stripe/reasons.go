@@ -82,16 +82,21 @@ func (d *dialer) seekFar(all []way) {
 		d.farMissing[name] = "the far side does not have it any more, or it is down, or has no address"
 	}
 	for _, p := range d.told {
-		as := p.Link
-		if i := p.among(d.hosts); i >= 0 {
-			as = d.hosts[i].Link
-		}
+		as := d.nameOf(p)
 		d.farNames[as] = p.Link
 		delete(d.farMissing, p.Link)
 		if !slices.ContainsFunc(all, func(w way) bool { return w.to == as }) {
 			d.farMissing[p.Link] = "no link of this host has an address of the same family as one of its"
 		}
 	}
+}
+
+// nameOf is the name that one of the listener's links has in pairs.
+func (d *dialer) nameOf(p Peer) string {
+	if i := p.among(d.hosts); i >= 0 {
+		return d.hosts[i].Link
+	}
+	return p.Link
 }
 
 var (
