@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -161,5 +162,20 @@ func TestOneOfSeveralIsSpent(t *testing.T) {
 	d.seekFar(all)
 	if got := d.unspent(all, map[pair]way{}); len(got) != 0 || d.farMissing["wwan0"] != capReached {
 		t.Errorf("where all are spent, %v are left; %v", got, d.farMissing)
+	}
+}
+
+// Peers that make up links with caps do not keep those of this host's from being counted over all connections.
+func TestPeersFillUses(t *testing.T) {
+	cfg := &Config{Links: map[string]Policy{"wwan0": {CapBytes: 1 << 20}}}
+	for i := range 2 * maxUses {
+		cfg.used.of(use{link: fmt.Sprint(i)})
+	}
+	cfg.used.of(use{own: true, link: "wwan0"}).Add(1 << 20)
+	if !cfg.spent("wwan0") {
+		t.Error("what has gone over wwan0 is forgotten")
+	}
+	if n := len(cfg.used.by); n > maxUses+len(cfg.Links) {
+		t.Errorf("%d links are counted", n)
 	}
 }

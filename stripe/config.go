@@ -53,7 +53,8 @@ func (cfg *Config) allows(l Link) bool {
 
 // spent reports whether a link of this host has reached its cap, by all connections together.
 func (cfg *Config) spent(link string) bool {
-	return cfg.Links[link].spent(cfg.used.of(use{own: true, link: link}).Load())
+	p := cfg.Links[link]
+	return p.CapBytes > 0 && p.spent(cfg.used.of(use{own: true, link: link}).Load())
 }
 
 // links are the links of this host that are to be used.

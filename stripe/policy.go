@@ -48,7 +48,7 @@ type use struct {
 	link string
 }
 
-// maxUses bounds what peers that make up links fill; what comes beyond is counted for one connection only.
+// maxUses bounds what peers that make up links fill; what comes beyond is counted for one connection only, but for this host's links.
 const maxUses = 4096
 
 func (u *usage) of(of use) *atomic.Uint64 {
@@ -60,7 +60,7 @@ func (u *usage) of(of use) *atomic.Uint64 {
 		if u.by == nil {
 			u.by = map[use]*atomic.Uint64{}
 		}
-		if len(u.by) < maxUses {
+		if of.own || len(u.by) < maxUses {
 			u.by[of] = n
 		}
 	}
