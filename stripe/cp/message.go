@@ -32,7 +32,8 @@ const (
 )
 
 const (
-	maxControl = 64 << 10 // of a body; paths have up to 4096 bytes
+	maxControl = 64 << 10 // of a body, in which there may be several paths
+	maxPath    = 4096     // bytes; Linux has none that is longer
 	maxRequest = 16 << 20 // of a request's: Linux lets a command line have 6 MB at most, all of which may be names
 	// maxNames is how many elements an array may have: of 6 MB of command line each name takes two bytes and a pointer of eight. It bounds memory, of which a name
 	// of no bytes takes 16.

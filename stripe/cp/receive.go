@@ -209,7 +209,7 @@ func (rc *receiver) take(kind byte, body []byte) error {
 
 // takeEntry makes what is complete at once, and asks for a file's data.
 func (rc *receiver) takeEntry(e entry) error {
-	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Path != "" && !filepath.IsLocal(e.Path) || e.Kind != isLink && e.Target != "" || e.Kind == isLink && e.Path == "" {
+	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Path != "" && !filepath.IsLocal(e.Path) || len(e.Path) > maxPath || e.Kind != isLink && e.Target != "" || e.Kind == isLink && e.Path == "" {
 		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
 	}
 	if rc.named && (rc.lastID == 0) != (e.Path == "") || rc.named && e.Path != "" && rc.names[0] != "." && rc.lost == "" { // beside what the user named nothing is written

@@ -1,6 +1,8 @@
 package cp
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +41,30 @@ func TestRepeatedDirectory(t *testing.T) {
 		if _, err := receive(entry{Kind: kind, Mode: 0o755, Target: "somewhere"}, 1); !errors.Is(err, errBroken) {
 			t.Errorf("a %s that leads somewhere: %v", kind, err)
 		}
+	}
+}
+
+// What waits for its data takes memory for its name alone, and that is as long as one may be: 2048 of 64 KB would be twice what a connection may hold.
+func TestLongNames(t *testing.T) {
+	var sent bytes.Buffer
+	s := newStream(&sent, nil)
+	_ = s.send(msgEntry, entry{ID: 1, Kind: isDir, Mode: 0o755})
+	_ = s.send(msgEntry, entry{ID: 2, Path: strings.Repeat("x", maxPath+1), Kind: isFile, Size: 1})
+	_ = s.flush()
+	p := NewProgress(func(Problem) {})
+	err := runReceiver(newStream(struct {
+		io.Reader
+		io.Writer
+	}{&sent, io.Discard}, nil), request{Names: []string{"x"}, To: t.TempDir(), Into: true}, p)
+	if !errors.Is(err, errBroken) {
+		t.Errorf("of a sender: %v", err)
+	}
+	_ = s.send(msgWant, want{ID: 1, Offset: 1, Sum: make([]byte, sha256.Size+1)})
+	_ = s.flush()
+	se := &sender{s: newStream(&sent, nil), open: map[uint64]offered{}, progress: p}
+	se.changed.L = &se.mu
+	if err := se.runHear(); !errors.Is(err, errBroken) {
+		t.Errorf("of a receiver: %v", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (se *sender) runHear() error {
 				o.wanted = true
 				se.open[w.ID] = o
 			}
-			excess := len(se.wanted) > 2*maxOpen
+			excess := len(se.wanted) > 2*maxOpen || len(w.Sum) > sha256.Size
 			se.mu.Unlock()
 			if excess {
 				return errBroken
