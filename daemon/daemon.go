@@ -269,6 +269,7 @@ func open(c Config, o Options) (*Daemon, error) {
 func (d *Daemon) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.kernel.helper.hurry()
 	return errors.Join(d.acks.close(), d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -37,18 +38,26 @@ const (
 	helperGone = "the helper process of plait is gone: see the log; plait ends, to be started anew"
 )
 
+// How long the helper may visit one namespace, and how long when plait goes down: connections it does not reach then leave by themselves.
+const (
+	helperPatience = 30 * time.Second
+	lastPatience   = 10 * time.Second
+)
+
 // helper is a process beside the daemon, the same program. It keeps the rights that the daemon, which listens to the network, gives up, and visits other
 // network namespaces for it. It outlives the daemon, and sees to it that packets of BGP exits take the best path when nobody follows BGP any more.
 type helper struct {
 	cmd    *exec.Cmd
 	socket *os.File
 	ended  chan struct{} // closed when the process has
+	// patience is how long it may say nothing while something is asked of it. Then it is killed: everybody waits for it, and later answers would be to another question.
+	patience time.Duration
 }
 
 // startHelper runs one that holds the locks, too.
 func startHelper(locks []*os.File, visitor *ebpf.Program, exits bool) (*helper, error) {
 	failed := func(err error) (*helper, error) { return nil, fmt.Errorf("start the helper process: %w", err) }
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0) // to read with a deadline
 	if err != nil {
 		return failed(err)
 	}
@@ -60,7 +69,7 @@ func startHelper(locks []*os.File, visitor *ebpf.Program, exits bool) (*helper, 
 	}
 	copied := os.NewFile(uintptr(program), "program")
 	defer copied.Close()
-	h := &helper{cmd: exec.Command("/proc/self/exe", HelperArgument), socket: own, ended: make(chan struct{})}
+	h := &helper{cmd: exec.Command("/proc/self/exe", HelperArgument), socket: own, ended: make(chan struct{}), patience: helperPatience}
 	if exits {
 		h.cmd.Args = append(h.cmd.Args, exitsArgument)
 	}
@@ -75,23 +84,27 @@ func startHelper(locks []*os.File, visitor *ebpf.Program, exits bool) (*helper, 
 	return h, nil
 }
 
-// visit makes the helper visit the sockets of all other network namespaces, and calls each after every one of them. It is for one goroutine at a time.
-func (h *helper) visit(each func() error) error {
+// visit makes the helper visit the sockets of all other network namespaces. It is for one goroutine at a time.
+func (h *helper) visit() error {
 	if _, err := h.socket.Write([]byte{askVisit}); err != nil {
 		return errors.New(helperGone)
 	}
-	for said := []byte{0}; ; {
-		if _, err := h.socket.Read(said); err != nil {
+	for said := []byte{0}; said[0] != saysAll; {
+		_ = h.socket.SetReadDeadline(time.Now().Add(h.patience)) // a socket has deadlines
+		_, err := h.socket.Read(said)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			h.kill()
+			return fmt.Errorf("the helper process of plait has said nothing for %v, and was killed; plait ends, to be started anew", h.patience)
+		}
+		if err != nil {
 			return errors.New(helperGone)
 		}
-		if said[0] == saysAll {
-			return nil
-		}
-		if err := each(); err != nil {
-			return err
-		}
 	}
+	return nil
 }
+
+// kill ends a process that hangs, and does not wait for that.
+func (h *helper) kill() { _ = h.cmd.Process.Kill() } // it may have ended
 
 // watch returns when ctx ends, or the helper does: then it is missed.
 func (h *helper) watch(ctx context.Context) error {
@@ -103,13 +116,25 @@ func (h *helper) watch(ctx context.Context) error {
 	}
 }
 
+// hurry is for a plait that goes down: one that hangs is waited for less long. Without one there is nothing to do.
+func (h *helper) hurry() {
+	if h != nil {
+		h.patience = min(h.patience, lastPatience)
+	}
+}
+
 // end waits until the helper has ended. Without one there is nothing to do.
 func (h *helper) end() error {
 	if h == nil {
 		return nil
 	}
 	err := h.socket.Close()
-	<-h.ended
+	select {
+	case <-h.ended:
+	case <-time.After(h.patience):
+		h.kill()
+		<-h.ended
+	}
 	return err
 }
 
@@ -136,10 +161,9 @@ func Helper(log io.Writer, arguments []string) int {
 		if _, gone := daemon.Read(asked); gone != nil {
 			break
 		}
-		say := func(what byte) error { _, _ = daemon.Write([]byte{what}); return nil } // nobody listens any more: the next read says so
-		if err = elsewhere(program, func() error { return say(saysOne) }); err == nil {
-			err = say(saysAll)
-		}
+		say := func(what byte) { _, _ = daemon.Write([]byte{what}) } // nobody listens any more: the next read says so
+		elsewhere(program, func() { say(saysOne) })
+		say(saysAll)
 	}
 	if len(arguments) > 0 && arguments[0] == exitsArgument {
 		err = errors.Join(err, release(log))

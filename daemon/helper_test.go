@@ -1,12 +1,17 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"plait.dev/plait/bpf"
 )
 
 // children of a process.
@@ -37,4 +42,36 @@ func TestHelperKilled(t *testing.T) {
 		t.Errorf("the daemon ended with %v, and said: %s", err, p.said.String())
 	}
 	s.same("after the helper's death", before)
+}
+
+// A helper that hangs keeps neither the heartbeat nor a reload waiting, and plait ends to get another.
+func TestHelperHangs(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	helper, err := startHelper(nil, d.kernel.Programs[passProgram], false)
+	h.must(err)
+	d.kernel.helper, helper.patience = helper, 3*time.Second
+	h.must(d.Reload())
+	h.must(helper.cmd.Process.Signal(syscall.SIGSTOP))
+	reloaded := make(chan error, 1)
+	go func() { reloaded <- d.Reload() }()
+	time.Sleep(helper.patience - beatEvery/2)
+	var c bpf.Control
+	h.must(d.kernel.Variables["plait_daemon"].Get(&c))
+	if silent := time.Duration(monotonicNs() - c.HeartbeatNs); silent > helper.patience/2 {
+		t.Errorf("no heartbeat for %v", silent)
+	}
+	select {
+	case err := <-reloaded:
+		if err == nil || !strings.Contains(err.Error(), "has said nothing for 3s, and was killed; plait ends") {
+			t.Errorf("reload: %v, want that the helper hangs", err)
+		}
+	case <-time.After(2 * helper.patience):
+		h.must(helper.cmd.Process.Signal(syscall.SIGCONT))
+		t.Fatal("the reload waits for the helper")
+	}
+	if err := helper.watch(t.Context()); err == nil || err.Error() != helperGone {
+		t.Errorf("got %v, want that plait ends", err)
+	}
+	d.kernel.helper = nil
 }

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -32,25 +34,47 @@ func (k *kernel) pass(what uint32) error {
 		return fmt.Errorf("set what the pass over all sockets does: %w", err)
 	}
 	program := k.Programs[passProgram]
-	if err := visit(program); err != nil {
-		return err
-	}
-	beat := func() error { return k.beat(time.Duration(k.control.SampleNs)) } // there may be many
-	if k.helper != nil {
-		return k.helper.visit(beat)
-	}
-	return elsewhere(program, beat)
+	return k.beating(func() error {
+		if err := visit(program); err != nil {
+			return err
+		}
+		if k.helper != nil {
+			return k.helper.visit()
+		}
+		elsewhere(program, func() {})
+		return nil
+	})
+}
+
+// beating keeps the heartbeat going while f runs, which may take longer than the silence after which connections leave. f leaves k.control alone.
+func (k *kernel) beating(f func() error) error {
+	var failed error
+	var beats sync.WaitGroup
+	ended := make(chan struct{})
+	beats.Go(func() { // f stays on its thread, which tests have in another namespace
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				failed = k.beat(time.Duration(k.control.SampleNs))
+			}
+		}
+	})
+	err := f()
+	close(ended)
+	beats.Wait()
+	return errors.Join(err, failed)
 }
 
 // elsewhere visits the sockets of all other namespaces, and calls each after every one of them.
-func elsewhere(program *ebpf.Program, each func() error) error {
+func elsewhere(program *ebpf.Program, each func()) {
 	for _, path := range otherNamespaces() {
 		within(path, func() error { return visit(program) })
-		if err := each(); err != nil {
-			return err
-		}
+		each()
 	}
-	return nil
 }
 
 // visit visits all TCP sockets of the calling thread's network namespace.
