@@ -193,10 +193,11 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	silent := time.Duration(monotonicNs() - d.kernel.control.HeartbeatNs)
 	if err := errors.Join(d.follow(), d.kernel.beat(d.every)); err != nil {
 		return err
 	}
+	silent := d.kernel.silent
+	d.kernel.silent = 0
 	if silent > stale {
 		if err := d.resume(silent); err != nil {
 			return err
@@ -251,6 +252,7 @@ func open(c Config, o Options) (*Daemon, error) {
 	err = d.install(c)
 	if err == nil {
 		err = k.beat(d.every) // loading may have taken as long as a silence that sends sockets back
+		k.silent = 0          // of which there are none yet
 	}
 	if err == nil && c.takes() {
 		err = k.engage(c.Cgroup)

@@ -36,10 +36,11 @@ type kernel struct {
 	hooked  io.Closer   // the hook of hook
 	samples *ringbuf.Reader
 	control bpf.Control
-	takes   bool    // connections; if not, those of another plait are none of its business
-	linked  bool    // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
-	helper  *helper // visits other network namespaces; nil: this process does
-	tracing error   // why bursts of held-out connections cannot be timed, if they cannot
+	takes   bool          // connections; if not, those of another plait are none of its business
+	linked  bool          // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
+	helper  *helper       // visits other network namespaces; nil: this process does
+	tracing error         // why bursts of held-out connections cannot be timed, if they cannot
+	silent  time.Duration // the longest time between two heartbeats since a tick has looked
 }
 
 // errTaken is why a second plait cannot come up. A registration that hangs on a link cannot be left over.
@@ -165,7 +166,9 @@ func (k *kernel) engage(cgroup string) error {
 
 // beat tells the kernel half that the daemon lives, and how often it wants samples.
 func (k *kernel) beat(sampleEvery time.Duration) error {
-	k.control.HeartbeatNs = monotonicNs()
+	now := monotonicNs()
+	k.silent = max(k.silent, time.Duration(now-k.control.HeartbeatNs))
+	k.control.HeartbeatNs = now
 	k.control.SampleNs = uint64(sampleEvery)
 	if err := k.Variables["plait_daemon"].Set(k.control); err != nil {
 		return fmt.Errorf("write heartbeat: %w", err)

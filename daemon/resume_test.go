@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"bytes"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"plait.dev/plait/bpf"
 )
@@ -27,4 +30,21 @@ func TestStandsStill(t *testing.T) {
 		client, server := h.congestion(meanwhile)
 		return client == bpf.Name && server == bpf.Name
 	})
+}
+
+// One that stands still while it visits all sockets writes a heartbeat before it looks how long that was.
+func TestStandsStillVisiting(t *testing.T) {
+	h := newHost(t)
+	var log bytes.Buffer
+	d := h.inside(takeAll, &log)
+	h.in(d.tick)
+	if strings.Contains(log.String(), "plait stood still") {
+		t.Errorf("it did not, and says: %s", log.String())
+	}
+	d.kernel.control.HeartbeatNs -= uint64(2 * stale)
+	h.must(d.kernel.beating(func() error { time.Sleep(2 * beatEvery); return nil }))
+	h.in(d.tick)
+	if !strings.Contains(log.String(), "plait stood still for 1") {
+		t.Errorf("connections that have left are not taken again: %s", log.String())
+	}
 }
