@@ -62,7 +62,7 @@ func acksMain(path string) int {
 		answer(w, struct{}{}, err)
 	})
 	fmt.Println("ready")
-	if err := errors.Join(serve(ctx, l, m), a.close()); err != nil {
+	if err := errors.Join(serve(ctx, l, m, 0), a.close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

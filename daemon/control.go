@@ -34,7 +34,7 @@ var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 // ErrNoAnswer is why nothing is known of what was asked for: it may have been done, or be done yet.
 var ErrNoAnswer = errors.New("no answer")
 
-// headerTimeout is how long a client may take to say what it wants.
+// headerTimeout is how long a client may take to say what it wants, the first time and again.
 const headerTimeout = 10 * time.Second
 
 // answerTimeout is how long a client waits. Status and reload look at every socket: with 100,000 connections, on a host whose cores others take, that was 21 s.
@@ -121,12 +121,16 @@ func Serve(ctx context.Context, path string, c Controlled) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, l, handler(c))
+	return serve(ctx, l, handler(c), 0)
 }
 
-// serve answers on a listener until ctx ends. Answers that are on their way are finished.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }} // an answer without end ends with ctx
+// serve answers on a listener until ctx ends. Answers that are on their way are finished. limit is how long a question and its answer may take to be written and
+// read; 0 is for ever.
+func serve(ctx context.Context, l net.Listener, h http.Handler, limit time.Duration) error {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: headerTimeout, ReadTimeout: limit, WriteTimeout: limit,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // an answer without end ends with ctx
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	select {

@@ -56,7 +56,7 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { ended <- serve(ctx, l, handler(c)) }()
+	go func() { ended <- serve(ctx, l, handler(c), 0) }()
 	answers(t, path)
 	return path, func() error { cancel(); return <-ended }
 }

@@ -380,9 +380,9 @@ func Run(ctx context.Context, c Config, o Options) (err error) {
 	running.Go(func() { failed <- d.runSamples() })
 	running.Go(func() { failed <- d.kernel.helper.watch(ctx) })
 	running.Go(func() { d.reloads(ctx) })
-	running.Go(func() { failed <- serve(ctx, control, d.questions()) })
+	running.Go(func() { failed <- serve(ctx, control, d.questions(), 0) })
 	if metrics != nil {
-		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d.totals, d.exits, d.acks)) })
+		running.Go(func() { failed <- serve(ctx, metrics, metricsHandler(d.totals, d.exits, d.acks), metricsPatience) })
 	}
 	fmt.Fprintf(o.Log, "plait %s is up: %s\n", o.Version, c.outline(o.ConfigPath))
 	if o.Ready != nil {

@@ -129,7 +129,7 @@ func TestEgressFlows(t *testing.T) {
 	questions := http.NewServeMux()
 	x.questions(questions)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, l, questions) }()
+	go func() { served <- serve(ctx, l, questions, 0) }()
 	var out strings.Builder
 	h.must(Client(socket).EgressFlows(t.Context(), 0.3, &out))
 	header := strings.Join(recordColumns, ",") + "\n"

@@ -6,9 +6,20 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/net/netutil"
+)
+
+// Any user of the host may ask for metrics. What they tell is gathered under the lock that the heartbeat needs, and each connection is a file descriptor of the daemon's.
+const (
+	metricsEvery       = time.Second // who asks sooner is told the same again
+	metricsConnections = 64          // others wait
+	metricsPatience    = 10 * time.Second
 )
 
 var (
@@ -127,7 +138,24 @@ func listenMetrics(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for Prometheus on %s: %w; name another address as metrics in the configuration, or off", address, err)
 	}
-	return l, nil
+	return netutil.LimitListener(l, metricsConnections), nil
+}
+
+// once gathers what Prometheus is told, however many ask, once in metricsEvery.
+func once(g prometheus.Gatherer) prometheus.GathererFunc {
+	var mu sync.Mutex
+	var at time.Time
+	var families []*dto.MetricFamily
+	var err error
+	return func() ([]*dto.MetricFamily, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) >= metricsEvery {
+			families, err = g.Gather()
+			at = time.Now()
+		}
+		return families, err
+	}
 }
 
 // metricsHandler answers Prometheus. totals are those of the daemon.
@@ -141,6 +169,6 @@ func metricsHandler(totals func() Status, x *exits, a *acks) http.Handler {
 		registry.MustRegister(acksCollector{a.status})
 	}
 	m := http.NewServeMux()
-	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	m.Handle("GET /metrics", promhttp.HandlerFor(once(registry), promhttp.HandlerOpts{}))
 	return m
 }

@@ -144,7 +144,9 @@ func TestServeMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { ended <- serve(ctx, l, metricsHandler(func() Status { return Status{} }, nil, nil)) }()
+	go func() {
+		ended <- serve(ctx, l, metricsHandler(func() Status { return Status{} }, nil, nil), metricsPatience)
+	}()
 	var response *http.Response
 	for range 1000 {
 		if response, err = http.Get("http://" + address + "/metrics"); err == nil {
