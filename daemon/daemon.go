@@ -331,18 +331,25 @@ func (d *Daemon) openRest(ctx context.Context, c Config, held []*os.File) (err e
 }
 
 // Run is plait from up to down: it returns when ctx ends or Stop is called, with the host as it was before.
-func Run(ctx context.Context, c Config, o Options) (err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+func Run(ctx context.Context, c Config, o Options) error {
+	log := newSpool(o.Log)
+	defer log.Close()
+	o.Log = log
 	held, err := c.locks() // first: where another plait is, this one must not touch the kernel
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, f := range held {
-			err = errors.Join(err, f.Close())
-		}
-	}()
+	err = run(ctx, c, o, held)
+	for _, f := range held {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// run is Run for who holds the locks.
+func run(ctx context.Context, c Config, o Options, held []*os.File) (err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	control, err := listen(c.Control)
 	if err != nil {
 		return err

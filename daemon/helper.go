@@ -148,8 +148,10 @@ func release(log io.Writer) error {
 	return k.Release()
 }
 
-// Helper is the helper process, which logs to log; its arguments follow HelperArgument. It returns the exit status.
-func Helper(log io.Writer, arguments []string) int {
+// Helper is the helper process, which logs to to; its arguments follow HelperArgument. It returns the exit status.
+func Helper(to io.Writer, arguments []string) int {
+	log := newSpool(to)
+	defer log.Close()
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) // it ends with the daemon, and not before
 	err := keep(helperKeeps)
 	daemon := os.NewFile(helperSocket, "daemon")

@@ -197,19 +197,35 @@ func (h *host) write(path, control, congestion string) {
 	h.must(os.WriteFile(path, []byte(text), 0o600))
 }
 
-// try starts a daemon and waits until it is up; if it does not come up, the error is what it said.
-func (h *host) try(control, congestion string) (*process, error) {
+// prepare is a daemon that is not started yet.
+func (h *host) prepare(control, congestion string) *process {
 	h.Helper()
 	file, err := os.CreateTemp(h.dir, "*.yaml")
 	h.must(err)
 	file.Close()
 	p := newProcess(file.Name(), control)
 	h.write(p.config, control, congestion)
+	return p
+}
+
+// ready starts a daemon and waits until it is up, or will not come up.
+func (h *host) ready(p *process) bool {
+	h.Helper()
 	out, err := p.cmd.StdoutPipe()
 	h.must(err)
 	h.must(netns.Start(h.ns, p.cmd))
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line == "ready\n" {
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	if line == "ready\n" {
 		h.Cleanup(func() { p.kill() })
+	}
+	return line == "ready\n"
+}
+
+// try starts a daemon and waits until it is up; if it does not come up, the error is what it said.
+func (h *host) try(control, congestion string) (*process, error) {
+	h.Helper()
+	p := h.prepare(control, congestion)
+	if h.ready(p) {
 		return p, nil
 	}
 	if err := p.cmd.Wait(); err == nil {

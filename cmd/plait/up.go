@@ -126,7 +126,11 @@ func (f *upFlags) run(ctx context.Context, c daemon.Config, log io.Writer, ready
 // wholeLines leaves no part of a line in a file, as where its disk is full: replay would end there, and what another plait appends would follow it on the line.
 type wholeLines struct{ *os.File }
 
+// samplePatience is how long the reader of a signal log that is a pipe may keep the daemon waiting, heartbeat and all: connections leave after 5 s of that.
+const samplePatience = 2 * time.Second
+
 func (w wholeLines) Write(line []byte) (int, error) {
+	_ = w.SetWriteDeadline(time.Now().Add(samplePatience)) // a file has none
 	n, err := w.File.Write(line)
 	if err == nil || n == 0 {
 		return n, err

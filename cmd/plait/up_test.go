@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"plait.dev/plait/daemon"
 	"plait.dev/plait/internal/rung"
@@ -20,6 +21,42 @@ func TestPrintUpOff(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d rules: got\n%s", rules, out.String())
 		}
+	}
+}
+
+// A signal log that is a pipe whose reader stands still ends in an error, before connections leave.
+func TestSignalLogStalls(t *testing.T) {
+	rung.Long(t)
+	path := filepath.Join(t.TempDir(), "log")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := (wholeLines{file}).Write([]byte(strings.Repeat("x", 999) + "\n")); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v, want that it takes too long", err)
+		}
+	case <-time.After(2 * samplePatience):
+		t.Error("it waits for the reader")
 	}
 }
 
