@@ -146,6 +146,8 @@ func (a *attributes) check(f Family, nextHop netip.Addr, s scope, n *interner) (
 		return r, otherFamily
 	case !r.NextHop.IsValid() || r.NextHop.IsUnspecified() || r.NextHop.IsMulticast() || r.NextHop.IsLoopback():
 		return r, badNextHop
+	case f == IPv6 && r.NextHop.Is4(): // a VPN route goes to its SID, whatever its next hop is
+		return r, mappedNextHop
 	case r.RouterID == s.routerID:
 		return r, ownOriginator
 	case len(r.ASPath) > maxList || len(a.communities) > maxList:

@@ -42,6 +42,9 @@ func TestConvert(t *testing.T) {
 				a.sid = sidInfo("2001:db8:f1:2::", wire.END_DT46)
 			},
 			func(r *egress.Route) { r.SID = netip.MustParseAddr("2001:db8:f1:2::") }},
+		"VPNv6 with an IPv4 next hop, which nothing needs": {
+			func(a *announcement) { a.nextHop = mappedHop },
+			func(r *egress.Route) { r.NextHop = mappedHop.Unmap() }},
 		"unicast has neither SID nor route targets": {
 			func(a *announcement) { a.family, a.rd = IPv6, "" },
 			func(r *egress.Route) { r.SID, r.RouteTargets = netip.Addr{}, nil }},
@@ -89,6 +92,7 @@ func TestRefused(t *testing.T) {
 		"one label is null": {func(a *announcement) { a.labels = []uint32{implicitNull, 32} }, []refusal{badLabel, accepted}},
 		"no route target":   {func(a *announcement) { a.targets = nil }, []refusal{noRouteTarget, noRouteTarget}},
 		"next hop zero":     {func(a *announcement) { a.nextHop = netip.IPv6Unspecified() }, []refusal{badNextHop, badNextHop}},
+		"IPv4 next hop":     {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", mappedHop }, []refusal{mappedNextHop, mappedNextHop}},
 		"own AS":            {func(a *announcement) { a.asPath = []uint32{64496, testAS} }, []refusal{ownAS, ownAS}},
 		"own router ID":     {func(a *announcement) { a.extra = []wire.PathAttributeInterface{own} }, []refusal{ownOriginator, ownOriginator}},
 		"link-local prefix": {func(a *announcement) { a.prefixes[1] = "fe80::/64" }, []refusal{accepted, badPrefix}},

@@ -23,6 +23,7 @@ const (
 	badSID
 	noRouteTarget
 	badNextHop
+	mappedNextHop
 	ownAS
 	ownOriginator
 	badPrefix
@@ -41,6 +42,7 @@ var refusalWords = [refusals]string{
 	badSID:              "the SID is zero or no unicast IPv6 address",
 	noRouteTarget:       "VPN route without a route target: it belongs to no exit",
 	badNextHop:          "the next hop is zero or no unicast address",
+	mappedNextHop:       "the next hop of an IPv6 route is an IPv4 address, to which the kernel routes no IPv6",
 	ownAS:               "the AS path has the AS of this network in it: a loop",
 	ownOriginator:       "its originator has the router ID of this host: is the ID used twice?",
 	badPrefix:           "the prefix is multicast or link-local",

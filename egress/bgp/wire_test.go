@@ -18,6 +18,7 @@ var (
 	reflectorID = netip.MustParseAddr("10.0.0.1")
 	borderID    = netip.MustParseAddr("10.0.0.11")
 	borderHop   = netip.MustParseAddr("2001:db8:1::11")
+	mappedHop   = netip.MustParseAddr("::ffff:192.0.2.11")
 )
 
 // announcement is an UPDATE in the making. Its zero value is filled by announced.
