@@ -148,8 +148,10 @@ func (o *oracle) make() {
 	o.ways = map[netip.Prefix]map[int]told{}
 	add := func(e Entry) { made[placeOf(&e)] = e }
 	for prefix := range prefixes {
-		ways := o.of(prefix)
-		o.ways[prefix] = maps.Clone(ways)
+		o.ways[prefix] = o.of(prefix)
+	}
+	for prefix := range prefixes {
+		ways := maps.Clone(o.ways[prefix])
 		main, hasMain := ways[-1]
 		if hasMain {
 			add(Entry{Prefix: prefix, NextHop: main.NextHop})
@@ -161,6 +163,9 @@ func (o *oracle) make() {
 		stays := false
 		for i, w := range ways {
 			add(Entry{Table: o.exits[i].Table, Prefix: prefix, SID: w.SID})
+			if o.leadsBack(prefix, w.SID) {
+				continue
+			}
 			if !hasMain || main.RouterID != w.RouterID || !slices.Equal(main.ASPath, w.ASPath) {
 				others = append(others, told{Key{}, w.Route, i})
 			}
@@ -175,6 +180,16 @@ func (o *oracle) make() {
 		}
 	}
 	o.made = made
+}
+
+// leadsBack says whether the main table has no best path to the SID that is longer than the prefix the SID is in.
+func (o *oracle) leadsBack(prefix netip.Prefix, sid netip.Addr) bool {
+	longer := false
+	for other, ways := range o.ways {
+		_, best := ways[-1]
+		longer = longer || best && other.Bits() > prefix.Bits() && other.Contains(sid)
+	}
+	return prefix.Contains(sid) && !longer
 }
 
 // longest finds the entry a packet takes.

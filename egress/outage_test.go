@@ -240,7 +240,7 @@ func checkOut(t *testing.T, p *Plan) (changes []Change) {
 	for _, prefix := range p.prefixes() {
 		d, free := p.destinations[prefix], false
 		for i, a := range d.exits {
-			free = free || a != nil && p.out>>i&1 == 0 && !sameWay(a, d.best) // of the same border router it would be the same way
+			free = free || a != nil && p.out>>i&1 == 0 && !sameWay(a, d.best) && !p.leadsBack(prefix, a.sid) // of the same border router it would be the same way
 		}
 		if through := d.leaves(); free && (d.best != nil && through != elsewhere && p.out>>through&1 == 1 || d.best == nil && d.standby != nil && p.out>>d.standbyExit&1 == 1) {
 			t.Errorf("%v leaves by an exit that is out: %+v", prefix, d)

@@ -246,17 +246,17 @@ func (p *Plan) pick(d *destination, exit int) *attributes {
 // A prefix gets one with its first route of the default table, not before: the main table is the reflectors' as far as they fill it. It keeps
 // one when that route goes, since the next one may be on its way; then a standby that can stay stays, so that nothing moves twice.
 // An exit that is set aside is the last choice.
-func (p *Plan) standby(d *destination, best *attributes, exits []*attributes, aside uint64) int {
+func (p *Plan) standby(prefix netip.Prefix, d *destination, best *attributes, exits []*attributes, aside uint64) int {
 	if best == nil && d.best == nil && d.standby == nil {
 		return -1
 	}
-	if best == nil && d.standby != nil && len(exits) > 0 && exits[d.standbyExit] != nil && aside>>d.standbyExit&1 == 0 {
+	if best == nil && d.standby != nil && len(exits) > 0 && exits[d.standbyExit] != nil && aside>>d.standbyExit&1 == 0 && !p.leadsBack(prefix, exits[d.standbyExit].sid) {
 		return d.standbyExit
 	}
 	for _, without := range [...]uint64{aside, 0} {
 		p.scratch = p.scratch[:0]
 		for i, a := range exits {
-			if a != nil && !sameWay(a, best) && without>>i&1 == 0 {
+			if a != nil && !sameWay(a, best) && without>>i&1 == 0 && !p.leadsBack(prefix, a.sid) {
 				p.scratch = append(p.scratch, candidate{attributes: a, exit: i})
 			}
 		}
@@ -301,7 +301,7 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 		}
 	}
 	aside := p.aside[prefix] | p.out
-	if i := p.standby(d, fresh.best, fresh.exits, aside); i >= 0 {
+	if i := p.standby(prefix, d, fresh.best, fresh.exits, aside); i >= 0 {
 		fresh.standby, fresh.standbyExit = fresh.exits[i], i
 	}
 	if fresh.without(aside) {
@@ -334,11 +334,12 @@ func (p *Plan) renew(prefix netip.Prefix) []Change {
 
 // settle renews destinations, so that at each moment in between a packet takes the way of before or the one of after. What is new comes before what goes: when there
 // was a way and is one after, there is one all the time, also if they are of different prefixes. What is new begins with the longest prefix, and what goes
-// with the shortest: otherwise packets whose way is to be that of the longer one would take that of the shorter one meanwhile. It sorts touched.
+// with the shortest: otherwise packets whose way is to be that of the longer one would take that of the shorter one meanwhile.
 func (p *Plan) settle(touched []netip.Prefix) []Change {
-	slices.SortStableFunc(touched, func(a, b netip.Prefix) int { return b.Bits() - a.Bits() })
+	touched = p.around(touched)
+	slices.SortFunc(touched, func(a, b netip.Prefix) int { return cmp.Or(b.Bits()-a.Bits(), a.Addr().Compare(b.Addr())) })
 	var out, gone []Change
-	for _, prefix := range touched {
+	for _, prefix := range slices.Compact(touched) {
 		for _, c := range p.renew(prefix) {
 			if c.New == nil {
 				gone = append(gone, c)
@@ -353,13 +354,9 @@ func (p *Plan) settle(touched []netip.Prefix) []Change {
 
 // Apply takes in what reflectors told and returns what that changes in the kernel's tables, to be done in this order.
 func (p *Plan) Apply(updates []Update) []Change {
-	var touched []netip.Prefix
-	seen := make(map[netip.Prefix]bool, len(updates))
-	for _, u := range updates {
-		if prefix := p.put(u); !seen[prefix] {
-			seen[prefix] = true
-			touched = append(touched, prefix)
-		}
+	touched := make([]netip.Prefix, len(updates))
+	for i, u := range updates {
+		touched[i] = p.put(u)
 	}
 	return p.settle(touched)
 }

@@ -37,10 +37,11 @@ func (e *Exit) known(sids ...string) {
 
 // Prefixes in each other, of both families, and one that packets cannot leave for.
 var nested = prefixes("0.0.0.0/0", "192.0.2.0/24", "192.0.2.128/25", "192.0.2.129/32", "::/0", "2001:db8::/32", "2001:db8:c::/48",
-	"2001:db8:c:1::/64", "2001:db8:c::1/128", "ff02::/16")
+	"2001:db8:c:1::/64", "2001:db8:c::1/128", "ff02::/16", "2001:db8:f2::/48", "2001:db8:f2:2::/64")
 
 var clients = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.129"), netip.MustParseAddr("198.51.100.1"),
-	netip.MustParseAddr("2001:db8:c::1"), netip.MustParseAddr("2001:db8:c::2"), netip.MustParseAddr("2001:db8:c:1::1"), netip.MustParseAddr("2001:db9::1")}
+	netip.MustParseAddr("2001:db8:c::1"), netip.MustParseAddr("2001:db8:c::2"), netip.MustParseAddr("2001:db8:c:1::1"), netip.MustParseAddr("2001:db9::1"),
+	netip.MustParseAddr("2001:db8:f2:2::"), netip.MustParseAddr("2001:db8:f1:1::")}
 
 func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
@@ -151,6 +152,11 @@ func checkMoment(t *testing.T, now, before, after map[place]Entry) {
 			if is, _ := longest(now, table, to); is != was && is != will {
 				t.Errorf("by table %d the way to %v is %+v for a moment, between %+v and %+v", table, to, is, was, will)
 			}
+		}
+	}
+	for _, e := range now {
+		if way, _ := longest(now, 0, e.SID); e.Standby && way == e {
+			t.Errorf("%+v leads to itself", e)
 		}
 	}
 }

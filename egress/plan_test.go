@@ -90,6 +90,33 @@ func TestStandbyStandsIn(t *testing.T) {
 	}
 }
 
+// A standby never leads to itself: it may hold its own SID only where a longer best path leads there, whichever comes first.
+func TestStandbyLeadsOn(t *testing.T) {
+	at := func(prefix string, u Update) Update { u.Prefix = netip.MustParsePrefix(prefix); return u }
+	all, locator := at("::/0", vpn("b", nil)), at("2001:db8:f2::/48", unicast("b"))
+	p := newPlan(t, three[:2])
+	for _, c := range []struct {
+		updates []Update
+		want    string
+	}{
+		{[]Update{at("::/0", unicast("a")), all}, "- > 102 2001:db8:f2:1::; - > main via 10.0.0.1"},
+		{[]Update{locator}, "- > main via 10.0.0.2; - > main standby 2001:db8:f2:1::"},
+		{[]Update{at("::/0", withdraw(unicast("a")))}, "main via 10.0.0.1 > -"},
+		{[]Update{withdraw(locator)}, "main standby 2001:db8:f2:1:: > -; main via 10.0.0.2 > -"},
+		{[]Update{locator, at("::/0", unicast("a"))}, "- > main via 10.0.0.2; - > main via 10.0.0.1; - > main standby 2001:db8:f2:1::"},
+		{[]Update{withdraw(locator)}, "main standby 2001:db8:f2:1:: > -; main via 10.0.0.2 > -"},
+		{[]Update{at("2001:db8:f2:1::/64", vpn("b", nil)), at("2001:db8:f2:1::/64", unicast("a"))}, // the best path to the SID itself
+			"- > 102 2001:db8:f2:1::; - > main via 10.0.0.1; - > main standby 2001:db8:f2:1::"},
+	} {
+		if got := changes(p.Apply(c.updates)); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	if got := changes(p.SetAside(netip.MustParsePrefix("2001:db8:f2:1::/64"), "")); got != "" {
+		t.Errorf("set aside, though what is behind leads to itself: %q", got)
+	}
+}
+
 // A shorter prefix that comes with the withdrawal of a longer one is there first.
 func TestNewBeforeGone(t *testing.T) {
 	p := newPlan(t, three, vpn("a", nil))
