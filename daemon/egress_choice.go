@@ -93,10 +93,15 @@ func (x *exits) candidates(client netip.Addr, ways []egress.Way, main string) []
 			add(w.Exit)
 		}
 	}
-	if !slices.ContainsFunc(ways, func(w egress.Way) bool { return w.Exit == main }) {
+	if main == "" { // else it is among the ways, or was withdrawn under a connection that began on its address
 		add(main)
 	}
 	return out
+}
+
+// reaches says whether packets that leave by the exit of a connection's own address may go to the client: one that has withdrawn its routes takes none from it.
+func reaches(exit string, ways []egress.Way) bool {
+	return exit == "" || slices.ContainsFunc(ways, func(w egress.Way) bool { return w.Exit == exit })
 }
 
 // free says whether an exit is among the candidates and need not be spared.
@@ -135,7 +140,7 @@ func (x *exits) reachable(p mptcp.Peer) []mptcp.ExitAddress {
 	if len(ways) == 0 {
 		return nil
 	}
-	fit, out := x.health.Fit(main, p.Client), heldOut(p.Token, service.HoldoutPercent)
+	fit, out := x.health.Fit(main, p.Client) && reaches(main, ways), heldOut(p.Token, service.HoldoutPercent)
 	alone := fit && !p.Offered && (x.moved || out)
 	if x.group(p, out, alone); alone {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
@@ -94,10 +93,10 @@ func (x *exits) why(p mptcp.Peer, addr netip.Addr) string {
 	defer x.mu.Unlock()
 	exit, main := x.exitOf(addr, p.Client), x.exitOf(p.Own.Addr(), p.Client)
 	ways := x.plan.Reachable(p.Client)
-	switch reaches := slices.ContainsFunc(ways, func(w egress.Way) bool { return w.Exit == exit }); {
+	switch {
 	case !x.health.Fit(exit, p.Client):
 		return "packets do not arrive through it"
-	case !reaches && (exit != main || len(ways) == 0):
+	case len(ways) == 0 || !reaches(exit, ways):
 		return "no route through it reaches the client"
 	case exit == main && addr != p.Own.Addr():
 		return "what the connection began on leaves through it already"
