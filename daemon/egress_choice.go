@@ -24,7 +24,7 @@ const (
 // choice is what is decided for connections within what the plan allows. It is guarded by exits.mu.
 type choice struct {
 	services  services
-	terms     map[string]egress.Exit // cost and cap of each exit, by its name
+	terms     map[string]egress.Exit // cost and cap of each exit, by its name; of the empty one those of an exit that is none of the configuration
 	mostMoved float64                // percent of what this host sends that may leave by other exits than the best path's
 	worth     *egress.Worth
 	full      map[string]bool       // exits that carry as much as they may
@@ -45,13 +45,15 @@ func newChoice(c *Egress, worth *egress.Worth) choice {
 // become takes in what a configuration says of services, costs, caps and shares.
 func (ch *choice) become(c *Egress) {
 	ch.services.become(c)
-	terms := map[string]egress.Exit{}
+	terms, dearest := map[string]egress.Exit{}, 0
 	for _, e := range c.Exits {
+		dearest = max(dearest, e.Cost)
 		if terms[e.Name] = e; e.CapMbps != ch.terms[e.Name].CapMbps { // whether it is reached is to be seen
 			delete(ch.full, e.Name)
 			delete(ch.turned, e.Name)
 		}
 	}
+	terms[""] = egress.Exit{Cost: dearest} // what nobody gave a cost is not for free
 	ch.terms, ch.mostMoved = terms, c.MovedPercent
 	ch.moved = ch.moved || c.MovedPercent == 0
 }

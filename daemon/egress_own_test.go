@@ -47,3 +47,26 @@ func TestOwnExitWithdrawn(t *testing.T) {
 		}
 	}
 }
+
+// A best path by an exit of which the configuration says nothing costs as much as the dearest of those it knows: it is not for free.
+func TestCheapElsewhere(t *testing.T) {
+	x := choosing(t, Service{egress.Cheap, 0})
+	key := egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Prefix: netip.MustParsePrefix("2001:db8:c::/48")}
+	x.plan.Apply([]egress.Update{{Key: key, Route: &egress.Route{LocalPref: 300, RouterID: netip.MustParseAddr("10.0.0.9"), NextHop: netip.MustParseAddr("2001:db8:1::1")}}})
+	for _, c := range []struct {
+		costs []int // of a, b and c
+		want  string
+	}{
+		{[]int{3, 2, 1}, "10- a- b- c+"},
+		{[]int{2, 2, 2}, "10+ a+ b+ c+"},
+		{[]int{0, 0, 0}, "10+ a+ b+ c+"},
+	} {
+		for i := range x.config.Exits {
+			x.config.Exits[i].Cost = c.costs[i]
+		}
+		x.become(&x.config)
+		if got := x.roles(500, 80); got != c.want {
+			t.Errorf("costs %d: %q, want %q", c.costs, got, c.want)
+		}
+	}
+}
