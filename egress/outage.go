@@ -148,7 +148,7 @@ func (i *Inquiry[K]) Look(flows iter.Seq2[K, Progress], now time.Time) (over, ou
 		}
 		if first || !now.After(i.since.Add(f.RTT+late)) { // what is acknowledged until then may have been sent before
 			i.acked[k] = f.AckedBytes
-		} else if f.AckedBytes > i.acked[k] {
+		} else if f.AckedBytes > i.acked[k] || f.AckedBytes > 0 && f.AckedBytes < i.acked[k] { // less: a flow that began since, from the same port
 			return true, false
 		}
 	}

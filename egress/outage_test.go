@@ -107,6 +107,23 @@ func TestInquiry(t *testing.T) {
 	}
 }
 
+// A client that connects anew from a port it had before begins at nothing: what it acknowledges is progress, though the connection before had brought more.
+func TestInquiryPortReused(t *testing.T) {
+	for _, acked := range []uint64{0, 1000} {
+		inquiry, now, over, out := NewInquiry[int](epoch), epoch, false, false
+		for ; !over; now = now.Add(100 * time.Millisecond) {
+			bytes := uint64(1e6)
+			if now.Sub(epoch) >= 300*time.Millisecond {
+				bytes = acked
+			}
+			over, out = inquiry.Look(maps.All(map[int]Progress{1: {AckedBytes: bytes, RTT: 20 * time.Millisecond}}), now)
+		}
+		if out != (acked == 0) {
+			t.Errorf("%d bytes acknowledged on the new connection: the exit is out: %v", acked, out)
+		}
+	}
+}
+
 // Witnesses are of different networks, and of some seconds.
 func TestWitness(t *testing.T) {
 	network := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, n, 0}), 24) }
