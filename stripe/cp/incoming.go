@@ -52,12 +52,19 @@ func (in *incoming) keep(there io.Reader) error {
 
 // ask says what is needed of a file: nothing, the rest, or all of it.
 func (rc *receiver) ask(in *incoming) error {
-	if isPart(path.Base(in.name)) {
+	var never error
+	switch {
+	case isPart(path.Base(in.name)):
+		never = errPart
+	case rc.isTwin(in.entry, in.name):
+		never = errTwin
+	}
+	if never != nil {
 		if isAbsent(rc.absent, in.entry) {
 			in.failed = true // it comes unasked
 			rc.open[in.ID] = in
 		}
-		return rc.refuse(in.entry, in.name, errPart)
+		return rc.refuse(in.entry, in.name, never)
 	}
 	if in.isNew = rc.dirs[path.Dir(in.name)].fresh || isAbsent(rc.absent, in.entry); !in.isNew {
 		if there, err := rc.look(in); err != nil || there {

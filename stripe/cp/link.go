@@ -11,6 +11,9 @@ import (
 // makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it. What it takes the place of stays
 // until there is a link: FAT has none, and some file systems take short targets only.
 func (rc *receiver) makeLink(name string, e entry) error {
+	if rc.isTwin(e, name) {
+		return errTwin
+	}
 	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
 		_ = rc.dateLink(name, e.MTime) // somebody else may have made it
 		return nil

@@ -69,6 +69,7 @@ type entry struct {
 	Size   int64
 	MTime  moment
 	Target string // of a link
+	Twin   bool   // another in its directory, offered before, has its name but for upper and lower case
 }
 
 type entryKind string

@@ -40,6 +40,7 @@ var (
 	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
 	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
 	errRing      = errors.New("a link that leads back to itself: cannot be copied")
+	errTwin      = errors.New("has the name of another one here but for upper and lower case, which this file system does not tell apart: not copied; rename it, or copy it to another directory")
 	errPattern   = errors.New("no such file or directory; * ? [ are not expanded here: name the directory, or each file")
 	errInTheWay  = errors.New("a device, pipe or socket is there, and stays; remove it, or copy to another name")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")

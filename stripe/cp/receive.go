@@ -282,6 +282,9 @@ func (rc *receiver) leave(e entry) error {
 
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(name string, e entry) error {
+	if rc.isTwin(e, name) {
+		return errTwin
+	}
 	err := rc.root.Mkdir(name, 0o700)
 	made := directory{mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
 	if e.Mode&unix.S_ISVTX != 0 {

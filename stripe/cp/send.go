@@ -25,6 +25,7 @@ type sender struct {
 	sources  []string
 	absent   []bool // there is nothing of a source at the receiver
 	progress *Progress
+	met      siblings // by the walk
 
 	mu      sync.Mutex
 	changed sync.Cond
