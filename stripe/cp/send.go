@@ -26,6 +26,8 @@ type sender struct {
 	absent   []bool // there is nothing of a source at the receiver
 	progress *Progress
 	met      siblings // by the walk
+	counting sync.Mutex
+	counted  bool // by the walk
 
 	mu      sync.Mutex
 	changed sync.Cond

@@ -32,10 +32,17 @@ func (se *sender) runCount() {
 			return nil
 		})
 	}
-	_ = se.sendTotal(t)
+	_ = se.sendTotal(t, false)
 }
 
-func (se *sender) sendTotal(t total) error {
+// sendTotal says how much there is. The last to say so is the walk.
+func (se *sender) sendTotal(t total, last bool) error {
+	se.counting.Lock()
+	defer se.counting.Unlock()
+	if se.counted {
+		return nil
+	}
+	se.counted = last
 	se.progress.total(t)
 	if err := se.s.send(msgTotal, t); err != nil {
 		return err
@@ -81,7 +88,7 @@ func (se *sender) runWalk() {
 			return
 		}
 	}
-	err := se.sendTotal(t)
+	err := se.sendTotal(t, true)
 	if err == nil {
 		err = se.s.send(msgEnd, struct{}{})
 	}

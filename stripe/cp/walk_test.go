@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,24 @@ func TestTotalComesEarly(t *testing.T) {
 		near.Close()
 		far.Close()
 	})
+}
+
+// What the walk has found at its end is the truth: a count that was slower, and saw other files, does not take its place.
+func TestSlowCount(t *testing.T) {
+	var sent bytes.Buffer
+	se := &sender{s: newStream(&sent, nil), progress: NewProgress(func(Problem) {})}
+	for _, c := range []struct {
+		total
+		last bool
+		want uint64
+	}{{total{Files: 5, Bytes: 50}, false, 5}, {total{Files: 7, Bytes: 70}, true, 7}, {total{Files: 6, Bytes: 60}, false, 7}} {
+		if err := se.sendTotal(c.total, c.last); err != nil || se.progress.TotalFiles.Load() != c.want || se.progress.TotalBytes.Load() != 10*int64(c.want) {
+			t.Errorf("%+v: %d files, %d bytes, %v", c, se.progress.TotalFiles.Load(), se.progress.TotalBytes.Load(), err)
+		}
+	}
+	if n := bytes.Count(sent.Bytes(), []byte{msgTotal, 0, 0}); n != 2 {
+		t.Errorf("%d of them were sent", n)
+	}
 }
 
 func TestBelow(t *testing.T) {
