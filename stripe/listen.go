@@ -152,12 +152,13 @@ func (l *Listener) runLinks(ctx context.Context, events <-chan struct{}) {
 	}
 }
 
-// linksChanged ends paths whose address is gone, and tells the dialer about the others.
+// linksChanged ends paths whose address is gone, and tells the dialer about the others. An address that no link had when the path began, since a whole prefix is this host's, say, is none that goes
+// with a link.
 func (c *Conn) linksChanged(links []Link) {
 	var gone []*path
 	c.mu.Lock()
 	for _, p := range c.paths {
-		if addr := addrPort(p.wire.LocalAddr()).Addr(); !addr.IsLoopback() && linkOf(links, addr) == addr.String() {
+		if addr := addrPort(p.wire.LocalAddr()).Addr(); !addr.IsLoopback() && linkOf(links, addr) == addr.String() && p.link != addr.String() {
 			gone = append(gone, p)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -112,4 +113,23 @@ func TestRefusedPeerDoesNotRead(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the peer is waited for")
 	}
+}
+
+// A path to an address that no link has, of a whole prefix that is this host's (ip route add local) or of a link without a carrier, goes on when other links change. One whose link has
+// lost its address ends.
+func TestOtherLinksChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 1e6, queue: 1500}, simPath{mbps: 8, delay: 1e6, queue: 1500})
+		defer s.close()
+		s.far.mu.Lock()
+		s.far.paths[2].link = linkOf(nil, addrPort(s.wires[1].addr).Addr())
+		s.far.mu.Unlock()
+		s.far.linksChanged([]Link{{Name: "other", Addrs: []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24")}}})
+		time.Sleep(time.Second)
+		s.far.mu.Lock()
+		defer s.far.mu.Unlock()
+		if s.far.paths[1] != nil || s.far.paths[2] == nil {
+			t.Errorf("left are %v", s.far.paths)
+		}
+	})
 }
