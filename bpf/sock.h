@@ -45,7 +45,7 @@ struct plait_sock {
 	__u8 peer_ms;	    /* the peer's clock, which its timestamps tell, goes by milliseconds */
 	__u8 lossy_rounds;  /* since the last sample, 255 at the most */
 	__u8 ambiguous;	    /* this ACK is also for a segment that was sent twice (RFC 6298, section 3) */
-	__u8 pad8[1];
+	__u8 initial_packets; /* the route's initial window, 255 at the most; 0: not known, for the connection was there before */
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */

@@ -85,6 +85,12 @@ static __always_inline __u32 remembered_ssthresh(struct sock *sk, const struct t
 	return max(tp->snd_ssthresh, (tp->snd_cwnd >> 1) + (tp->snd_cwnd >> 2));
 }
 
+/* tcp_init_cwnd(): the route's, where it has one and plait has seen the connection begin. */
+static __always_inline __u32 initial_window(const struct plait_sock *s)
+{
+	return s->initial_packets ?: TCP_INIT_CWND;
+}
+
 static __always_inline bool restarts_after_idle(struct sock *sk)
 {
 	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle;
@@ -96,7 +102,7 @@ static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
 	__s32 idle = now - tp->lsndtime;
-	__u32 cwnd = tp->snd_cwnd, restart = min(cwnd, (__u32)TCP_INIT_CWND);
+	__u32 cwnd = tp->snd_cwnd, restart = min(cwnd, initial_window(s));
 
 	if (tp->packets_out || !rto || idle <= (__s32)rto || s->restarted_at == tp->lsndtime)
 		return false;
@@ -116,7 +122,7 @@ static __always_inline void window_unused(struct sock *sk, struct plait_sock *s)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
-	__u32 used = max(tp->snd_cwnd_used, (__u32)TCP_INIT_CWND);
+	__u32 used = max(tp->snd_cwnd_used, initial_window(s));
 	__u32 stamp = tp->snd_cwnd_stamp; /* the later of the kernel's and ours */
 
 	if ((__s32)(s->cwnd_stamp - stamp) > 0)
