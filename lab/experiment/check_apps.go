@@ -147,6 +147,21 @@ var (
 	interfaceName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 )
 
+// PathStep is one step of a result's path into JSON: a key, then any number of indexes.
+var PathStep = regexp.MustCompile(`^\.([^.\[\]]+)((?:\[\d+\])*)`)
+
+// behindPath is what follows the last step of a path into JSON: nothing if it is one.
+func behindPath(path string) string {
+	for path != "" {
+		step := PathStep.FindString(path)
+		if step == "" {
+			break
+		}
+		path = path[len(step):]
+	}
+	return path
+}
+
 func (c *checker) checkResults(app *App, path string) {
 	for _, name := range sortedKeys(app.Results) {
 		how, key := app.Results[name], join(path, name)
@@ -157,6 +172,9 @@ func (c *checker) checkResults(app *App, path string) {
 			c.add(key, "the command has a metric %s already", name)
 		}
 		if strings.HasPrefix(how, ".") {
+			if rest := behindPath(how); rest != "" {
+				c.add(key, "expected .key or .key[0] at %q of the path into JSON", rest)
+			}
 			continue
 		}
 		if r, err := regexp.Compile(how); err != nil {

@@ -45,6 +45,15 @@ func TestCommandMetrics(t *testing.T) {
 	accepts(t, "measure: {probe: true}\n"+file("", "dup_acks"))
 }
 
+// TestPathsIntoJSON: a path that is none would be told by the guest, after the command has run.
+func TestPathsIntoJSON(t *testing.T) {
+	file := two + "apps: {tool: {type: command, from: server, to: client, client_command: iperf3, results: {x: '%'}}}\n"
+	for _, path := range []string{".", "..a", ".a.", ".a[b]", ".a[0", ".a[0]b"} {
+		refuses(t, strings.ReplaceAll(file, "%", path), "apps.tool.results.x: expected .key or .key[0] at ")
+	}
+	accepts(t, strings.ReplaceAll(file, "%", ".end.streams[0][1].sender.a key"))
+}
+
 func TestCongestionWhereThereIsNone(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: download, from: server, to: client, bytes: 9, protocol: sctp, congestion: cubic}}",
 		"test.yaml:5:80: apps.f.congestion: SCTP has its own congestion control")

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
 )
 
@@ -46,16 +47,13 @@ func end(output []byte) []byte {
 	return output[max(0, len(output)-100):]
 }
 
-// step is one step of a JSON path: a key, then any number of indexes.
-var step = regexp.MustCompile(`^\.([^.\[\]]+)((?:\[\d+\])*)`)
-
 func extractJSON(output []byte, path string) (float64, error) {
 	var at any
 	if err := json.Unmarshal(output, &at); err != nil {
 		return 0, fmt.Errorf("parse output as JSON, which ends with %q: %w", end(output), err)
 	}
 	for rest := path; rest != ""; {
-		m := step.FindStringSubmatch(rest)
+		m := experiment.PathStep.FindStringSubmatch(rest)
 		if m == nil {
 			return 0, fmt.Errorf("parse path %s: expected .key or .key[0] at %q", path, rest)
 		}
