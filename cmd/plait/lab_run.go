@@ -126,7 +126,7 @@ func loadExperiment(name string, o experiment.Options) (*experiment.Experiment, 
 			continue // seeds share their network
 		}
 		if _, err := topo.New(c.Spec); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, e.Problem(err)
 		}
 	}
 	return e, nil

@@ -73,7 +73,9 @@ question: Is it told in time?
 params: {address: 10.1.0.9/24}
 matrix: {address: [10.1.0.9/24, 10.2.0.9/24]}
 links: {a: {ends: [server, client]}}
-timeline: [{at_s: 1, node: client, on: a, address: $address}]
+timeline:
+  - {at_s: 1, node: client, run: "true", when: address == ""}
+  - {at_s: 1, node: client, on: a, address: $address}
 apps: {f: {type: download, from: server, to: client, bytes: 9}}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -81,7 +83,7 @@ apps: {f: {type: download, from: server, to: client, bytes: 9}}
 	}
 	f := runFlags{captures: "."}
 	_, err := f.prepare([]string{file})
-	if want := file + ": timeline[0].address: 10.2.0.9/24 is not in the link's prefix"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := file + ":9:36: timeline.1.address: 10.2.0.9/24 is not in the link's prefix"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -210,6 +210,12 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 	return x, nil
 }
 
+// Problem is a mistake in a cell that somebody else has found, whose text begins with the path of the key that is wrong and a colon, with its place.
+func (x *Experiment) Problem(mistake error) Problem {
+	path, text, _ := strings.Cut(mistake.Error(), ": ")
+	return Problem{Place: x.load.tree.find(strings.Split(path, ".")), Path: path, Text: text}
+}
+
 // Describe is the experiment's entry in a result file.
 func (x *Experiment) Describe() result.Experiment {
 	out := result.Experiment{Name: x.Spec.Name, Group: x.Spec.Group, Question: x.Spec.Question, About: x.Spec.About, Source: x.Source}

@@ -58,11 +58,11 @@ func TestNewErrors(t *testing.T) {
 		{"link like VRF", change("links:", "links:\n  exit-b: {ends: [as2, other]}"), "b has a VRF exit-b, which is the name of a link"},
 		{"unknown exit", change("exits: [a, b]", "exits: [a, c]"), "no router has a peer with exit c"},
 		{"inner exit", change("peers: {server: {}, as1: {}, as2: {}}", "peers: {server: {exit: x}, as1: {}, as2: {}}"), "server is in the same AS"},
-		{"event LAN", "links: {l: {ends: [a, b, c]}}\ntimeline: [{at_s: 1, link: l, blackhole: both}]", "timeline[0].blackhole: l is a LAN"},
+		{"event LAN", "links: {l: {ends: [a, b, c]}}\ntimeline: [{at_s: 1, link: l, blackhole: both}]", "timeline.0.blackhole: l is a LAN"},
 		{"event router", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, router: a, withdraw: l}]", "there is no router a"},
-		{"event peer", change("params:", "timeline: [{at_s: 1, router: isp, peer: rr, withdraw: access}]\nparams:"), "timeline[0].peer: rr is no peer of router isp"},
+		{"event peer", change("params:", "timeline: [{at_s: 1, router: isp, peer: rr, withdraw: access}]\nparams:"), "timeline.0.peer: rr is no peer of router isp"},
 		{"event address", "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: 1, node: a, on: l, address: 10.2.0.1/24}]", "is not in the link's prefix 10.1.0.0/24"},
-		{"event order", change("params:", "timeline: [{at_s: 1, jitter_ms: 500, router: isp, withdraw: access}, {at_s: 1.5, router: isp, announce: access}]\nparams:"), "timeline[0].jitter_ms"},
+		{"event order", change("params:", "timeline: [{at_s: 1, jitter_ms: 500, router: isp, withdraw: access}, {at_s: 1.5, router: isp, announce: access}]\nparams:"), "timeline.0.jitter_ms"},
 	} {
 		if _, err := New(parse(t, c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)

@@ -28,13 +28,13 @@ func (t *Topology) EventSteps(ev experiment.Event) ([]Step, error) {
 
 // checkEvents lets New reject what EventSteps could not do.
 func (t *Topology) checkEvents() error {
-	for i, ev := range t.spec.Timeline {
+	for _, ev := range t.spec.Timeline {
 		if _, err := t.EventSteps(ev); err != nil {
-			return fmt.Errorf("timeline[%d].%w", i, err)
+			return fmt.Errorf("timeline.%d.%w", ev.Index, err)
 		}
-		for j, next := range t.spec.Timeline {
+		for _, next := range t.spec.Timeline {
 			if next.AtS > ev.AtS && next.AtS <= ev.AtS+ev.JitterMs/1000 && t.dependent(ev, next) {
-				return fmt.Errorf("timeline[%d].jitter_ms: may delay the event behind timeline[%d], and what they do depends on their order", i, j)
+				return fmt.Errorf("timeline.%d.jitter_ms: may delay the event behind timeline.%d, and what they do depends on their order", ev.Index, next.Index)
 			}
 		}
 	}

@@ -83,7 +83,7 @@ type Check struct {
 }
 
 // New computes the topology of a resolved cell, every $param filled in and the directions of its links complete. Package experiment has
-// found the names that do not exist and what is no prefix. An error names the key of the experiment file that is wrong.
+// found the names that do not exist and what is no prefix. An error begins with the path of the key of the experiment file that is wrong, and a colon.
 func New(s *experiment.Spec) (*Topology, error) {
 	t := &Topology{spec: s}
 	for _, build := range []func() error{t.buildLinks, t.buildNodes, t.buildRouters, t.buildExits, t.checkEvents} {
