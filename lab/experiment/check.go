@@ -114,6 +114,9 @@ func (c *checker) checkPrefixes() {
 			c.add(path, "%s is not a prefix such as %s", text, otherwise)
 			return
 		}
+		if a := p.Addr(); !a.IsGlobalUnicast() || a.Is4In6() {
+			c.add(path, "no host can have an address of %s; take one such as %s", p, otherwise)
+		}
 		for _, u := range all {
 			if u.prefix.Overlaps(p) {
 				c.add(path, "%s overlaps with %s of %s", p, u.prefix, u.path)

@@ -119,6 +119,16 @@ func TestTakenNames(t *testing.T) {
 	refuses(t, strings.NewReplacer("%", "sixteen-letters-", "^", "x").Replace(file), "has 16 characters")
 }
 
+// TestAddressesForHosts: with such prefixes every ping was lost, or the guest refused the address.
+func TestAddressesForHosts(t *testing.T) {
+	file := "links: {a: {ends: [client, server], %}}\n" + strings.TrimSpace(bulk) + "\n"
+	for _, prefix := range []string{"prefix4: 224.0.0.0/24", "prefix4: 127.0.0.0/24", "prefix4: 0.0.0.0/24", "prefix4: 169.254.0.0/24",
+		"prefix6: 'ff0e::/64'", "prefix6: 'fe80::/64'", "prefix6: '::/64'", "prefix6: '::ffff:10.0.0.0/120'"} {
+		refuses(t, strings.ReplaceAll(file, "%", prefix), "no host can have an address of ")
+	}
+	accepts(t, strings.ReplaceAll(file, "%", "prefix4: 192.168.7.0/30, prefix6: 'fd00::/64'"))
+}
+
 func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: static}}", "split static, and no other, needs a ratio")
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: sctp, split: cwnd, ratio: [1, 2]}}", "split static, and no other, needs a ratio")

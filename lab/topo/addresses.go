@@ -123,22 +123,29 @@ func (t *Topology) buildLink(name string) (*link, error) {
 	return l, t.chooseKind(l)
 }
 
-// hostAddress is the address number i of a prefix.
+// hostAddress is the address number i of a prefix; none if it would be beyond the last one there is.
 func hostAddress(p netip.Prefix, i int) netip.Addr {
 	sum := new(big.Int).SetBytes(p.Addr().AsSlice())
 	sum.Add(sum, big.NewInt(int64(i)))
+	if sum.BitLen() > p.Addr().BitLen() {
+		return netip.Addr{}
+	}
 	a, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, len(p.Addr().AsSlice()))))
 	return a
 }
 
 func (t *Topology) buildNodes() error {
 	for _, l := range t.links {
+		last := len(l.spec.Ends)
+		if !l.prefix6.Contains(hostAddress(l.prefix6, last)) {
+			return fmt.Errorf("links.%s.prefix6: %s has no room for %d ends", l.name, l.prefix6, last)
+		}
+		if !l.prefix4.Contains(hostAddress(l.prefix4, last+1)) { // the last address is for broadcasts
+			return fmt.Errorf("links.%s.prefix4: %s has no room for %d ends", l.name, l.prefix4, last)
+		}
 		for i, name := range l.spec.Ends {
 			n := t.ensureNode(name)
 			e := &end{node: n, link: l, number: i + 1, addr6: hostAddress(l.prefix6, i+1), addr4: hostAddress(l.prefix4, i+1)}
-			if !l.prefix6.Contains(e.addr6) || !l.prefix4.Contains(e.addr4) {
-				return fmt.Errorf("links.%s: prefixes %s and %s have no room for %d ends", l.name, l.prefix6, l.prefix4, len(l.spec.Ends))
-			}
 			l.ends = append(l.ends, e)
 			n.ends = append(n.ends, e)
 		}

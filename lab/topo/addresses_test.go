@@ -47,7 +47,10 @@ func TestNewErrors(t *testing.T) {
 		return strings.Replace(s, was, is, 1)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"no room", "links: {l: {ends: [a, b], prefix4: 10.9.0.0/32}}", "have no room for 2 ends"},
+		{"no room", "links: {l: {ends: [a, b], prefix4: 10.9.0.0/32}}", "links.l.prefix4: 10.9.0.0/32 has no room for 2 ends"},
+		{"broadcasts", "links: {l: {ends: [a, b, c], prefix4: 10.9.0.0/30}}", "links.l.prefix4: 10.9.0.0/30 has no room for 3 ends"},
+		{"beyond all addresses", "links: {l: {ends: [a, b], prefix4: 255.255.255.254/31}}", "links.l.prefix4: 255.255.255.254/31 has no room for 2 ends"},
+		{"no room for IPv6", "links: {l: {ends: [a, b], prefix6: 2001:db8::/127}}", "links.l.prefix6: 2001:db8::/127 has no room for 2 ends"},
 		{"LAN with rate", "links: {l: {ends: [a, b, c], rate_mbps: 5}}", "links.l: a LAN"},
 		{"one-sided peer", change("isp:\n    asn: 64500\n    announce: [access]\n    peers: {ta: {}, tb: {}}", "isp:\n    asn: 64500\n    peers: {tb: {}}"), "routers.ta.peers.isp: router isp does not list ta"},
 		{"unknown peer", change("peers: {rr: {}}", "peers: {rr: {}, xx: {}}"), "there is no router xx"},
