@@ -213,12 +213,24 @@ func (t *Topology) changeAddress(ev experiment.Event) ([]Step, error) {
 	if next.Masked() != in {
 		return nil, fmt.Errorf("address: %s is not in the link's prefix %s", next, in)
 	}
+	for _, o := range l.ends {
+		if o != e && (o.addr6 == next.Addr() || o.addr4 == next.Addr()) && !t.hasLeft(o, ev.AtS) {
+			return nil, fmt.Errorf("address: %s is that of %s", next, o.node.name)
+		}
+	}
 	for _, o := range t.spec.Timeline {
 		if p, err := netip.ParsePrefix(o.Address); err == nil && o.Node == ev.Node && o.On == ev.On && o.AtS < ev.AtS && p.Addr().Is4() == next.Addr().Is4() {
 			was = p
 		}
 	}
 	return t.replaceAddress(e, was, next), nil
+}
+
+// hasLeft says that an event has replaced the address of an end until then.
+func (t *Topology) hasLeft(e *end, atS float64) bool {
+	return slices.ContainsFunc(t.spec.Timeline, func(o experiment.Event) bool {
+		return o.Address != "" && o.Node == e.node.name && o.On == e.link.name && o.AtS+o.JitterMs/1000 <= atS
+	})
 }
 
 // replaceAddress adds the routes again, because IPv4 loses them with the last address of an interface.

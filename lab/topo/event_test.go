@@ -146,3 +146,15 @@ timeline:
 		},
 	})
 }
+
+// TestAddressHandedOver: an end may take the address that another one has left before, not one that is in use.
+func TestAddressHandedOver(t *testing.T) {
+	file := "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: %, node: b, on: l, address: 10.1.0.9/24}, {at_s: 2, node: a, on: l, address: 10.1.0.2/24}]"
+	if _, err := New(parse(t, strings.ReplaceAll(file, "%", "1"))); err != nil {
+		t.Error(err)
+	}
+	const want = "address: 10.1.0.2/24 is that of b"
+	if _, err := New(parse(t, strings.ReplaceAll(file, "%", "3"))); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
