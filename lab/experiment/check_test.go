@@ -104,6 +104,7 @@ func TestJitterBeyondTheEnd(t *testing.T) {
 	accepts(t, strings.ReplaceAll(app, "%", "stop_s: 3.1"))
 	event := two + strings.TrimSpace(bulk) + "\nduration_s: 3\ntimeline: [{at_s: %, link: a, blackhole: both}]\n"
 	refuses(t, strings.ReplaceAll(event, "%", "1, jitter_ms: 2000"), "timeline.0.at_s: the latest time 3 s (at_s and jitter_ms) is not before the end of the cell at 3 s")
+	refuses(t, strings.ReplaceAll(strings.ReplaceAll(event, "%", "1, jitter_ms: 1e14"), "duration_s: 3\n", ""), "is above the maximum 86400000") // ns of it are no int64: the event would come at once
 	refuses(t, strings.ReplaceAll(event, "%", "3"), "timeline.0.at_s: 3 s is not before the end of the cell at 3 s")
 	accepts(t, strings.ReplaceAll(event, "%", "1, jitter_ms: 1999"))
 }

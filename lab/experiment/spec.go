@@ -313,7 +313,7 @@ type Event struct {
 	// AtS is when, in seconds.
 	AtS float64 `json:"at_s" jsonschema:"required,minimum=0,maximum=86400"`
 	// JitterMs delays the event by a random time up to this, drawn from the seed.
-	JitterMs float64 `json:"jitter_ms,omitempty" jsonschema:"minimum=0"`
+	JitterMs float64 `json:"jitter_ms,omitempty" jsonschema:"minimum=0,maximum=86400000"`
 	// When leaves the event out of cells for which this expression over the parameters is false.
 	When string `json:"when,omitempty"`
 	// Link is the link that changes: parameters (set, forward, backward), blackhole or carrier.
