@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -132,6 +133,9 @@ func (c *checker) checkAppTimes(app *App, path string) {
 	if duration > 0 && latest >= duration {
 		c.add(join(path, "start_s"), "%s is not before the end of the cell at %g s (duration_s)", start, duration)
 	}
+	if lasts := app.lasts(cmp.Or(app.StopS, duration) - latest); lasts > app.TimeoutS {
+		c.add(path, "lasts %g s at the least, and with timeout_s the cell is invalid after %g s; give more of it", lasts, app.TimeoutS)
+	}
 	if app.StopS == 0 && duration == 0 {
 		switch {
 		case app.Type == "download" && app.Bytes == 0:
@@ -140,6 +144,22 @@ func (c *checker) checkAppTimes(app *App, path string) {
 			c.add(path, "does not end: give stop_s or the experiment's duration_s")
 		}
 	}
+}
+
+// lasts is how many seconds the application takes at the least, of those that it may take at the most; 0 and less is without such an end.
+func (a *App) lasts(most float64) float64 {
+	least := most
+	switch {
+	case a.Type == "stream" || a.Type == "download" && a.Bytes == 0:
+	case a.Count > 0: // of bursts or pings
+		least = float64(a.Count-1) * a.GapMs / 1000
+	default:
+		return 0
+	}
+	if most > 0 {
+		return min(least, most)
+	}
+	return least
 }
 
 var (

@@ -109,6 +109,22 @@ func TestJitterBeyondTheEnd(t *testing.T) {
 	accepts(t, strings.ReplaceAll(event, "%", "1, jitter_ms: 1999"))
 }
 
+// TestTimeoutBeforeTheEnd: an hour of a run that can only be invalid would be lost.
+func TestTimeoutBeforeTheEnd(t *testing.T) {
+	const want = "s at the least, and with timeout_s the cell is invalid after 3600 s"
+	file := two + "apps: {f: {from: server, to: client, %}}\n"
+	for _, app := range []string{"type: stream, rate_mbps: 1, stop_s: 5000", "type: download, start_s: 100, stop_s: 3701", "type: ping, gap_ms: 1000, count: 3602",
+		"type: bursts, bytes: 9, gap_ms: 1000, count: 4000, stop_s: 3900"} {
+		refuses(t, strings.ReplaceAll(file, "%", app), want)
+		accepts(t, strings.ReplaceAll(file, "%", app+", timeout_s: 5000"))
+	}
+	refuses(t, strings.ReplaceAll(file, "%", "type: stream, rate_mbps: 1")+"duration_s: 3601", want)
+	for _, app := range []string{"type: download, start_s: 100, stop_s: 3700", "type: ping, gap_ms: 1000, count: 3601", "type: ping, gap_ms: 1000, count: 9999, stop_s: 9",
+		"type: download, bytes: 9, stop_s: 9999", "type: command, client_command: x, stop_s: 9999"} {
+		accepts(t, strings.ReplaceAll(file, "%", app))
+	}
+}
+
 // TestTakenNames: of a link called default or sit0 the guest can make no interface.
 func TestTakenNames(t *testing.T) {
 	file := "links: {%: {ends: [client, server]}, b: {ends: [client, ^]}}\n" + strings.TrimSpace(bulk) + "\n"
