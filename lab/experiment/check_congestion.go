@@ -19,25 +19,29 @@ func (c *checker) checkCongestion() {
 	for _, name := range sortedKeys(c.spec.Apps) {
 		c.isControl(join(join("apps", name), "congestion"), c.spec.Apps[name].Congestion)
 	}
-	c.checkDefaultControl("sysctl", c.spec.Sysctl)
+	c.checkSettings("sysctl", c.spec.Sysctl)
 	for _, name := range sortedKeys(c.spec.Nodes) {
-		c.checkDefaultControl(join(join("nodes", name), "sysctl"), c.spec.Nodes[name].Sysctl)
+		c.checkSettings(join(join("nodes", name), "sysctl"), c.spec.Nodes[name].Sysctl)
 	}
 }
 
-func (c *checker) checkDefaultControl(path string, settings map[string]any) {
+// checkSettings reports sysctls that cannot be written, and a default congestion control that the guest will not have.
+func (c *checker) checkSettings(path string, settings map[string]any) {
 	for _, key := range sortedKeys(settings) {
-		if strings.ReplaceAll(key, "/", ".") == controlSetting {
-			c.isControlAt(path, key, fmt.Sprint(settings[key]))
+		text := ""
+		switch settings[key].(type) {
+		case map[string]any, []any:
+			text = "must be one value; the name of a setting is one key, such as net.ipv4.tcp_sack, and several numbers are a string, such as \"4096 87380 6291456\""
+		default:
+			if !strings.ContainsAny(key, "./") {
+				text = "is no name of a setting, such as net.ipv4.tcp_sack"
+			} else if strings.ReplaceAll(key, "/", ".") == controlSetting {
+				text = c.notControl(fmt.Sprint(settings[key]))
+			}
 		}
-	}
-}
-
-// isControlAt is isControl for a key that has dots itself.
-func (c *checker) isControlAt(path, key, name string) {
-	if text := c.notControl(name); text != "" {
-		place := c.tree.find(append(strings.Split(path, "."), key))
-		c.problems.add(place, join(path, key), "%s", text)
+		if text != "" { // the key has dots itself
+			c.problems.add(c.tree.find(append(strings.Split(path, "."), key)), join(path, key), "%s", text)
+		}
 	}
 }
 

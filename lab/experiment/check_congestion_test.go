@@ -21,3 +21,12 @@ func TestCongestionControlThatIsNone(t *testing.T) {
 	refuses(t, plain+"nodes: {server: {sysctl: {net/ipv4/tcp_congestion_control: bbr2}}}", "no congestion control bbr2")
 	accepts(t, plain+"sysctl: {net.ipv4.tcp_congestion_control: bbr}")
 }
+
+// TestSettings: what cannot be written under /proc/sys is told with its place, not by the guest.
+func TestSettings(t *testing.T) {
+	app := two + "apps: {f: {type: download, from: server, to: client, bytes: 9}}\n"
+	refuses(t, app+"sysctl: {net: {ipv4: {tcp_sack: 0}}}", "test.yaml:6:10: sysctl.net: must be one value")
+	refuses(t, app+"nodes: {server: {sysctl: {net.ipv4.tcp_rmem: [4096, 87380, 6291456]}}}", "nodes.server.sysctl.net.ipv4.tcp_rmem: must be one value")
+	refuses(t, app+"sysctl: {tcp_sack: 0}", "sysctl.tcp_sack: is no name of a setting")
+	accepts(t, app+"sysctl: {net.ipv4.tcp_rmem: 4096 87380 6291456, net/ipv4/tcp_sack: false}")
+}
