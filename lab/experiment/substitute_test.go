@@ -21,26 +21,26 @@ params:
   none: null
 variants: {fast: {}}
 sysctl:
-  number: $n
-  quoted: "$n"
-  float: $f
-  string: $s
-  boolean: $b
-  list: $list
-  derived: $deeper
-  sum: $(n + 1)
-  large: $(f * 1e6)
-  in_text: "$(f * 1e6) bytes"
-  quotient: $(n / 2)
-  condition: '$(n > 2 ? "yes" : "no")'
-  of_list: $(list[1])
-  inside: "a-$n-${s}-$(n+f)-$s.x"
-  dollar: "$$n costs $5, $FROM and $"
-  parentheses: "$(max(n, (1 + 2)) + 4)ms"
-  quoted_parenthesis: '$(s + ")")'
-  gone: $none
-  also_gone: '$(n > 2 ? nil : 1)'
-  variant: $variant
+  x.number: $n
+  x.quoted: "$n"
+  x.float: $f
+  x.string: $s
+  x.boolean: $b
+  x.derived: $deeper
+  x.sum: $(n + 1)
+  x.large: $(f * 1e6)
+  x.in_text: "$(f * 1e6) bytes"
+  x.quotient: $(n / 2)
+  x.condition: '$(n > 2 ? "yes" : "no")'
+  x.of_list: $(list[1])
+  x.inside: "a-$n-${s}-$(n+f)-$s.x"
+  x.dollar: "$$n costs $5, $FROM and $"
+  x.parentheses: "$(max(n, (1 + 2)) + 4)ms"
+  x.quoted_parenthesis: '$(s + ")")'
+  x.gone: $none
+  x.also_gone: '$(n > 2 ? nil : 1)'
+  x.variant: $variant
+nodes: {server: {run: $list}}
 links: {a: {ends: [client, server], rate_mbps: $n}}
 apps:
   tool: {type: command, from: server, to: client, client_command: "run $n -c $FROM:$PORT $(n + 1) $$(date)"}
@@ -49,13 +49,16 @@ apps:
 `, Options{})
 	spec := x.Cells()[0].Spec
 	want := map[string]any{
-		"number": 3.0, "quoted": 3.0, "float": 2.5, "string": "text", "boolean": true, "list": []any{1.0, "two"},
-		"derived": 7.5, "sum": 4.0, "large": 2500000.0, "in_text": "2500000 bytes", "quotient": 1.5, "condition": "yes", "of_list": "two",
-		"inside": "a-3-${s}-5.5-text.x", "dollar": "$n costs $5, $FROM and $", "parentheses": "7ms",
-		"quoted_parenthesis": "text)", "variant": "fast",
+		"x.number": 3.0, "x.quoted": 3.0, "x.float": 2.5, "x.string": "text", "x.boolean": true,
+		"x.derived": 7.5, "x.sum": 4.0, "x.large": 2500000.0, "x.in_text": "2500000 bytes", "x.quotient": 1.5, "x.condition": "yes", "x.of_list": "two",
+		"x.inside": "a-3-${s}-5.5-text.x", "x.dollar": "$n costs $5, $FROM and $", "x.parentheses": "7ms",
+		"x.quoted_parenthesis": "text)", "x.variant": "fast",
 	}
 	if !reflect.DeepEqual(spec.Sysctl, want) { // numbers are float64: the spec has passed through JSON
 		t.Errorf("got  %v\nwant %v", spec.Sysctl, want)
+	}
+	if got := spec.Nodes["server"].Run; !slices.Equal(got, []string{"1", "two"}) {
+		t.Errorf("commands %q", got)
 	}
 	if got, want := spec.Apps["tool"].ClientCommand, "run 3 -c $FROM:$PORT 4 $(date)"; got != want {
 		t.Errorf("command %q, want %q", got, want)
