@@ -172,7 +172,9 @@ func (t *Topology) ensureNode(name string) *node {
 func sysctlLines(settings map[string]any) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		lines = append(lines, key+"="+sysctlValue(settings[key]))
+		if settings[key] != nil { // an empty value takes back what the topology file says
+			lines = append(lines, key+"="+sysctlValue(settings[key]))
+		}
 	}
 	return lines
 }

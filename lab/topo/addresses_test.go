@@ -90,3 +90,14 @@ func TestTablesOfManyLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingTakenBack: a sysctl with an empty value is none, as every key.
+func TestSettingTakenBack(t *testing.T) {
+	topology, err := New(parse(t, "sysctl: {net.ipv4.tcp_sack: null, net.ipv4.tcp_ecn: 1}\nlinks: {l: {ends: [a, b]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan := render(topology); strings.Contains(plan, "tcp_sack") || !strings.Contains(plan, "net.ipv4.tcp_ecn=1\n") {
+		t.Errorf("the plan writes an empty setting, or not the other one:\n%s", plan)
+	}
+}
