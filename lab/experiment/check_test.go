@@ -68,6 +68,7 @@ func TestNothingToSend(t *testing.T) {
 		refuses(t, two+strings.ReplaceAll(app, "%", "0"), "must be above 0")
 		accepts(t, two+strings.ReplaceAll(app, "%", "1"))
 	}
+	refuses(t, two+"apps: {c: {type: command, from: server, to: client, client_command: ' '}}", "apps.c.client_command: is empty")
 	refuses(t, two+"apps: {f: {type: download, from: server, to: client, bytes: 9, stop_s: 0}}", "apps.f.stop_s: 0 is not after the start at 0 s")
 	refuses(t, two+strings.ReplaceAll(bursts, "%", "-1"), "apps.b.more_bytes.1: must be above 0")
 }
