@@ -178,6 +178,9 @@ func download(ctx context.Context, r *run) (*Outcome, error) {
 	}
 	stop, err := serve()
 	r.begin()
+	if err != nil && ctx.Err() != nil { // ended before its server was ready
+		return r.meter.outcome(r.end()), nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -77,9 +77,9 @@ func (r *run) end() time.Duration {
 	return r.stop
 }
 
-// begin starts the measurement. An application whose server is a program does so again once it is ready.
+// begin starts the measurement. An application whose server is a program does so again once it is ready. On a busy guest its stop may have passed by then.
 func (r *run) begin() {
-	r.start = r.since()
+	r.start = r.end()
 	r.meter = newMeter(r.start, r.clock.Every)
 	if r.clock.Began != nil {
 		r.clock.Began()
