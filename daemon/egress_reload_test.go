@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
 )
 
@@ -111,4 +113,23 @@ func TestFlowsOfCgroups(t *testing.T) {
 			t.Errorf("flow %d: known %v, number %d, want %d", i, ok, s.Rule, want)
 		}
 	}
+}
+
+// What the lever egress cannot do keeps no connection under the old rules of the lever congestion.
+func TestReloadEgressFails(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	c := h.connect(0, "")
+	h.uses("before", c, bpf.Name, bpf.Name)
+	d.exits = choosing(t, Service{egress.Throughput, 0})
+	d.exits.flows = &flows{closed: true}
+	defer func() { d.exits = nil }()
+	h.write(d.options.ConfigPath, d.config.Control, "  mode: off")
+	h.in(func() error {
+		if err := d.Reload(); err == nil || !strings.Contains(err.Error(), "new connections are not told apart by their cgroups") {
+			t.Errorf("reload: %v, want that the flows are closed", err)
+		}
+		return nil
+	})
+	h.uses("mode off", c, systemDefault, systemDefault)
 }

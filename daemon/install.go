@@ -139,11 +139,9 @@ func (d *Daemon) reload() error {
 		return err
 	}
 	d.acks.configure(c)
-	if err := d.exits.reload(&c.Egress); err != nil {
-		return err
+	err = d.exits.reload(&c.Egress)
+	if failed := d.kernel.pass(passRevise); failed != nil {
+		err = errors.Join(err, fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", failed))
 	}
-	if err := d.kernel.pass(passRevise); err != nil {
-		return fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", err)
-	}
-	return nil
+	return err
 }
