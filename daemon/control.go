@@ -34,6 +34,9 @@ var ErrNotRunning = errors.New("plait is not up; start it with `plait up`")
 // ErrNoAnswer is why nothing is known of what was asked for: it may have been done, or be done yet.
 var ErrNoAnswer = errors.New("no answer")
 
+// ErrFailed is why what the daemon was asked for is not done, or not whole, though it was asked for rightly: the kernel refuses it, or the daemon is of another version.
+var ErrFailed = errors.New("plait failed")
+
 // headerTimeout is how long a client may take to say what it wants, the first time and again.
 const headerTimeout = 10 * time.Second
 
@@ -52,6 +55,8 @@ func answer(w http.ResponseWriter, value any, err error) {
 	switch {
 	case errors.Is(err, ErrNoSocket):
 		status = http.StatusNotFound
+	case errors.Is(err, ErrFailed):
+		status = http.StatusInternalServerError
 	case err != nil:
 		status = http.StatusUnprocessableEntity
 	}
@@ -169,6 +174,7 @@ func (c *ControlClient) call(method, request string, into any) error {
 	if err != nil {
 		return err
 	}
+	what := strings.TrimPrefix(r.URL.Path, "/")
 	response, err := c.http.Do(r)
 	var body []byte
 	if err == nil {
@@ -176,16 +182,16 @@ func (c *ControlClient) call(method, request string, into any) error {
 		body, err = io.ReadAll(response.Body)
 	}
 	if err != nil {
-		return c.unanswered(strings.TrimPrefix(r.URL.Path, "/"), err)
+		return c.unanswered(what, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return refusal(response.StatusCode, body)
+		return c.refusal(what, response.StatusCode, body)
 	}
 	if into == nil {
 		return nil
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("decode plait's answer on %s: %w; this plait and the one that is up may be of different versions", c.path, err)
+		return &failing{fmt.Errorf("decode plait's answer on %s: %w; this plait and the one that is up may be of different versions", c.path, err)}
 	}
 	return nil
 }
@@ -205,16 +211,26 @@ func (c *ControlClient) unanswered(what string, err error) error {
 }
 
 // refusal is the error the daemon tells.
-func refusal(status int, body []byte) error {
+func (c *ControlClient) refusal(what string, status int, body []byte) error {
 	var f failure
-	if json.Unmarshal(body, &f) != nil || f.Error == "" {
-		f.Error = string(bytes.TrimSpace(body))
+	if json.Unmarshal(body, &f) != nil || f.Error == "" { // the HTTP server's own
+		return &failing{fmt.Errorf("ask for %s on %s: the plait that is up does not know what that is (%s): it is older or newer than this command; "+
+			"plait down and plait up, or systemctl restart plait, replace it", what, c.path, bytes.TrimSpace(body))}
 	}
-	if status == http.StatusNotFound {
+	switch status {
+	case http.StatusNotFound:
 		return &missing{f.Error}
+	case http.StatusInternalServerError:
+		return &failing{errors.New(f.Error)}
 	}
 	return errors.New(f.Error)
 }
+
+// failing is ErrFailed in other words.
+type failing struct{ error }
+
+func (f *failing) Unwrap() error        { return f.error }
+func (f *failing) Is(target error) bool { return target == ErrFailed }
 
 // missing is ErrNoSocket in the daemon's words.
 type missing struct{ text string }

@@ -100,6 +100,13 @@ func TestControl(t *testing.T) {
 	if err := client.Reload(); err == nil || err.Error() != c.refusal.Error() {
 		t.Errorf("reload with mistakes: got %v, want %v", err, c.refusal)
 	}
+	if err := client.Reload(); errors.Is(err, ErrFailed) {
+		t.Error("a mistake in the configuration is said to be the daemon's failure")
+	}
+	c.refusal = &failing{errors.New("the kernel refuses")}
+	if err := client.Reload(); !errors.Is(err, ErrFailed) || err.Error() != "the kernel refuses" {
+		t.Errorf("reload that the kernel refuses: got %v", err)
+	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -221,6 +228,18 @@ func TestAnswerCutOff(t *testing.T) {
 	}()
 	if err := Client(path).Reload(); !errors.Is(err, ErrNoAnswer) || !strings.HasSuffix(err.Error(), "plait may have ended meanwhile: see its log") {
 		t.Errorf("got %v, want that there was no answer", err)
+	}
+}
+
+// A daemon of another version does not know what it is asked for: that is neither bad input nor a connection that is not there.
+func TestOtherVersion(t *testing.T) {
+	path, stop := start(t, &controlled{})
+	defer func() { _ = stop() }()
+	_, err := Client(path).EgressLog() // of which this stand-in knows nothing
+	want := "ask for egress/log on " + path + ": the plait that is up does not know what that is (404 page not found): it is older or newer than this command; " +
+		"plait down and plait up, or systemctl restart plait, replace it"
+	if !errors.Is(err, ErrFailed) || errors.Is(err, ErrNoSocket) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 

@@ -156,7 +156,7 @@ func (c *ControlClient) EgressFlows(ctx context.Context, seconds float64, out io
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(response.Body) // what there is of it is said
-		return refusal(response.StatusCode, body)
+		return c.refusal("egress/flows", response.StatusCode, body)
 	}
 	lines := bufio.NewReader(response.Body)
 	for {

@@ -135,11 +135,19 @@ func (d *Daemon) reload() error {
 	if why := d.kernel.replaced(c.Cgroup); why != "" {
 		return fmt.Errorf("%s: %s", d.options.ConfigPath, why)
 	}
+	if err := d.force(c); err != nil {
+		return &failing{err}
+	}
+	return nil
+}
+
+// force puts in force what is a right configuration. The caller has d.mu.
+func (d *Daemon) force(c Config) error {
 	if err := d.install(c); err != nil {
 		return err
 	}
 	d.acks.configure(c)
-	err = d.exits.reload(&c.Egress)
+	err := d.exits.reload(&c.Egress)
 	if failed := d.kernel.pass(passRevise); failed != nil {
 		err = errors.Join(err, fmt.Errorf("the configuration is in force, but not for all connections that exist: %w; run plait reload again", failed))
 	}

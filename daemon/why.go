@@ -103,7 +103,7 @@ func (d *Daemon) whyNot(name string) error {
 		a, err = d.kernel.find(SocketName{one: n.other, other: n.one})
 	}
 	if err != nil {
-		return fmt.Errorf("find socket %s: %w", name, err)
+		return &failing{fmt.Errorf("find socket %s: %w", name, err)}
 	}
 	switch a.Found {
 	case 0:

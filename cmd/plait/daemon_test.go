@@ -165,7 +165,7 @@ func TestPrintUp(t *testing.T) {
 
 // Status 2 is for what the caller has got wrong alone.
 func TestUnanswered(t *testing.T) {
-	for err, want := range map[error]int{daemon.ErrNotRunning: exitNotUp, daemon.ErrNoAnswer: 1, fs.ErrPermission: 1} {
+	for err, want := range map[error]int{daemon.ErrNotRunning: exitNotUp, daemon.ErrNoAnswer: 1, daemon.ErrFailed: 1, fs.ErrPermission: 1} {
 		var e *exit
 		if !errors.As(unanswered(fmt.Errorf("ask: %w", err)), &e) || e.status != want {
 			t.Errorf("%v: got %+v, want status %d", err, e, want)

@@ -45,7 +45,7 @@ func unanswered(err error) error {
 	switch {
 	case errors.Is(err, daemon.ErrNotRunning):
 		return &exit{exitNotUp, err}
-	case errors.Is(err, daemon.ErrNoAnswer), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, daemon.ErrNoAnswer), errors.Is(err, daemon.ErrFailed), errors.Is(err, fs.ErrPermission):
 		return &exit{1, err}
 	}
 	return err
