@@ -24,12 +24,12 @@ func hierarchy(mounts string) (fields []string) {
 	return nil
 }
 
-// cgroupMount is where it is mounted.
+// cgroupMount is where it is mounted. The advice is not /sys/fs/cgroup, where a host with version 1 has the controllers that would be hidden.
 func cgroupMount(mounts string) (string, error) {
 	if f := hierarchy(mounts); f != nil {
 		return unescape.Replace(f[1]), nil
 	}
-	return "", errors.New("find cgroup v2: /proc/mounts has none; mount it (mount -t cgroup2 none /sys/fs/cgroup) or name a directory as cgroup in the configuration")
+	return "", errors.New("find cgroup v2: /proc/mounts has none; mount it (mkdir -p /run/cgroup2 && mount -t cgroup2 none /run/cgroup2) or name a directory as cgroup in the configuration")
 }
 
 // descriptors is where a file that has no path has a name.
@@ -105,6 +105,20 @@ func cgroupID(path string) (uint64, error) {
 		return 0, errors.New("not a directory of cgroup v2")
 	}
 	return file.Ino, nil
+}
+
+// whose finds the cgroup whose connections are taken, and its number in the kernel.
+func (c Config) whose() (path string, id uint64, err error) {
+	path = c.Cgroup
+	if path == "" { // there was no mount when the configuration was read
+		if path, err = FindCgroup(); err != nil {
+			return "", 0, err
+		}
+	}
+	if id, err = cgroupID(path); err != nil {
+		return "", 0, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", path, err)
+	}
+	return path, id, nil
 }
 
 // replaced says that new connections are not taken because the cgroup is gone that there was when plait came up, or there is another one by its name, as of a

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,4 +142,24 @@ func TestCgroupHidden(t *testing.T) {
 	if after := options(); after != before {
 		t.Errorf("the mount was %q and is %q", before, after)
 	}
+}
+
+// Without the lever congestion nothing needs a cgroup, which hosts with version 1 alone have none of.
+func TestOffNeedsNoCgroup(t *testing.T) {
+	h := newHost(t)
+	path := h.dir + "/plait.yaml"
+	h.write(path, h.dir+"/control", "  mode: off")
+	c, err := ReadConfig(path)
+	h.must(err)
+	c.Cgroup = filepath.Join(h.cgroup, "none")
+	h.in(func() error {
+		d, err := open(c, Options{Log: io.Discard})
+		if err != nil {
+			return err
+		}
+		return d.close()
+	})
+	c.Cgroup = "" // and one that comes later is no change
+	_, err = c.Reread(path)
+	h.must(err)
 }

@@ -175,7 +175,7 @@ func (c Config) Reread(path string) (Config, error) {
 	if c.fromFile && !next.fromFile { // the defaults would take connections that it left alone
 		return c, fmt.Errorf("%s: the file that is in force is gone: put it back, or write {} to it to run with the defaults", path)
 	}
-	if next.Control != c.Control || next.Metrics != c.Metrics || next.Cgroup != c.Cgroup {
+	if next.Control != c.Control || next.Metrics != c.Metrics || c.Cgroup != "" && next.Cgroup != c.Cgroup { // "": there was none, and it was not needed
 		return c, fmt.Errorf("%s: control, metrics and cgroup take effect when plait starts: run plait down and plait up", path)
 	}
 	if next, err = next.Override(c.overrides); err != nil {

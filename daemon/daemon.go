@@ -228,14 +228,11 @@ func open(c Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Cgroup == "" { // there was no mount when the configuration was read
-		if c.Cgroup, err = FindCgroup(); err != nil {
+	var cgroup uint64
+	if c.takes() {
+		if c.Cgroup, cgroup, err = c.whose(); err != nil {
 			return nil, err
 		}
-	}
-	cgroup, err := cgroupID(c.Cgroup)
-	if err != nil {
-		return nil, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", c.Cgroup, err)
 	}
 	spec, linked, err := bpf.Load()
 	if err != nil {

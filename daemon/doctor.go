@@ -123,8 +123,12 @@ func firstLine(err error) string {
 	return line
 }
 
-func checkCgroup(mount string, err error) Check {
-	if err != nil {
+// checkCgroup is about what is needed to take new connections.
+func checkCgroup(takes bool, mount string, err error) Check {
+	switch {
+	case err != nil && !takes:
+		return Check{"cgroup v2", Info, "none, and congestion, which alone needs it, is off", ""}
+	case err != nil:
 		return Check{"cgroup v2", Fail, "none", err.Error()}
 	}
 	return Check{"cgroup v2", OK, shownCgroup(mount), ""}
@@ -260,8 +264,8 @@ func setting(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Doctor checks the host. It changes nothing; the daemon, if it is up, is asked at the path of its control socket.
-func Doctor(control string) []Check {
+// Doctor checks the host for what a configuration needs. It changes nothing; the daemon, if it is up, is asked at the path of its control socket.
+func Doctor(c Config) []Check {
 	status := setting("/proc/self/status")
 	checks := []Check{checkPrivilege(status)}
 	privileged := Usable(checks)
@@ -270,12 +274,13 @@ func Doctor(control string) []Check {
 	if Usable(checks) {
 		checks = append(checks, checkTracing(probeTracing()))
 	}
-	checks = append(checks, checkCgroup(FindCgroup()))
+	mount, err := FindCgroup()
+	checks = append(checks, checkCgroup(c.takes(), mount, err))
 	_, linked, _ := bpf.Load() // what is missing has been said
-	s, err := Client(control).Status()
+	s, err := Client(c.Control).Status()
 	var acks AckpathStatus
 	if err == nil {
-		acks, _ = Client(control).Ackpath("") // one of an older version knows nothing of it
+		acks, _ = Client(c.Control).Ackpath("") // one of an older version knows nothing of it
 	}
 	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
 	checks = append(checks, checkLevers(privileged, acks, err == nil)...)

@@ -66,7 +66,11 @@ func TestCgroupMount(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", mounts, got, err, want)
 		}
 	}
-	if c := checkCgroup(cgroupMount("proc /proc proc rw 0 0\n")); c.Health != Fail || c.Do == "" {
+	none, err := cgroupMount("proc /proc proc rw 0 0\n")
+	if c := checkCgroup(false, none, err); c.Health != Info {
+		t.Errorf("without cgroup v2, congestion off: %+v", c)
+	}
+	if c := checkCgroup(true, none, err); c.Health != Fail || !strings.Contains(c.Do, "mount -t cgroup2 none /run/cgroup2") {
 		t.Errorf("without cgroup v2: %+v, want fail and what to do", c)
 	}
 }

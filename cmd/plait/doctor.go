@@ -25,7 +25,8 @@ func newDoctor() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			read, wrong := daemon.ReadConfig(config)
-			checks := append([]daemon.Check{daemon.CheckConfig(config, read, wrong)}, daemon.Doctor(cmp.Or(control, read.Control))...)
+			read.Control = cmp.Or(control, read.Control)
+			checks := append([]daemon.Check{daemon.CheckConfig(config, read, wrong)}, daemon.Doctor(read)...)
 			if asJSON {
 				if err := writeJSON(c.OutOrStdout(), checks); err != nil {
 					return err
