@@ -231,10 +231,13 @@ func (w *world) transfer(bytes int, links string, during func(near *program)) (s
 	}
 	for range near.reports {
 	}
+	if sent = near.last; sent.Err != "" { // the listener may wait for ever
+		w.Fatalf("sent %+v", sent)
+	}
 	for range far.reports {
 	}
-	sent, got = near.last, far.last
-	if sent.Err != "" || got.Sum != sent.Sum || got.Bytes != bytes {
+	got = far.last
+	if got.Sum != sent.Sum || got.Bytes != bytes {
 		w.Fatalf("sent %+v\ngot %+v", sent, got)
 	}
 	for _, l := range sent.Links {
