@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,18 +17,9 @@ import (
 const (
 	// stagger is how long a pair may take to get its path before another one is tried beside it (RFC 8305 has 250 ms).
 	stagger = 250 * time.Millisecond
-	// rivalAfter is how long a path may be silent before a new connection is tried beside it. TCP alone would try again later and
-	// later: after a minute of silence it takes up to a minute to notice that the link is back.
-	rivalAfter = 500 * time.Millisecond
 	// slowTries is how often a pair that does not answer in time is tried, each time for longer, before there is no hope for it: a link may need seconds for the three
 	// round trips, behind a full queue or over a satellite.
 	slowTries = 2
-	// pauseMax is what the pauses between attempts grow to while a pair has never worked.
-	pauseMax = 30 * time.Second
-	// pauseKnown is the same if both links have had paths, if not with each other: one of them may be back.
-	pauseKnown = 2 * time.Second
-	// pauseAgain is the pause after a failure on a pair that has worked.
-	pauseAgain = 200 * time.Millisecond
 )
 
 // dialer keeps a session's paths, between the links of this host and those of the listener.
@@ -55,19 +45,6 @@ type dialer struct {
 	heard      map[string]bool   // links the listener has told of
 	farNames   map[string]string // the listener's name of a link, by the one it has in pairs
 	farMissing map[string]string // links of the listener that cannot be tried, and why
-}
-
-// target is a pair that is to have a path.
-type target struct {
-	cancel context.CancelFunc
-	tries  []try
-	since  time.Time // when it was begun, or failed after having worked
-	path   *path     // the last one
-	works  bool
-	failed int  // attempts, since it worked
-	small  bool // larger packets may be lost
-	err    error
-	retry  signal
 }
 
 // Dial connects to a listener at host:port, of which there may be several: its addresses on all its links, or some of them; it tells
@@ -118,101 +95,6 @@ func dial(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 		return nil, fmt.Errorf("stripe: no path to the peer:\n%w", err)
 	}
 	return d.c, nil
-}
-
-// resolve makes a peer's link of each address.
-func resolve(ctx context.Context, addrs []string) ([]Peer, error) {
-	if len(addrs) == 0 {
-		return nil, errors.New("stripe: dial: no address; give host:port")
-	}
-	var out []Peer
-	for i, a := range addrs {
-		host, service, err := net.SplitHostPort(a)
-		if err != nil {
-			return nil, fmt.Errorf("stripe: dial %q: %w; give host:port", a, err)
-		}
-		port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
-		if err != nil {
-			return nil, fmt.Errorf("stripe: dial %q: %w", a, err)
-		}
-		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		if err != nil {
-			return nil, fmt.Errorf("stripe: dial %q: %w", a, err)
-		}
-		p := Peer{Link: host}
-		switch {
-		case slices.Contains(addrs[:i], a):
-			continue
-		case slices.ContainsFunc(out, func(q Peer) bool { return q.Link == host }):
-			p.Link = a // another port of a NAT's, to another link
-		}
-		for _, ip := range ips {
-			p.Addrs = append(p.Addrs, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-// reachable leaves out links without an address, and those whose names a listener would not take in a hello.
-func reachable(peers []Peer) []Peer {
-	invalid := func(a netip.AddrPort) bool { return !a.IsValid() }
-	return slices.DeleteFunc(slices.Clone(peers), func(p Peer) bool {
-		return len(p.Addrs) == 0 || slices.ContainsFunc(p.Addrs, invalid) || len(p.Link) > maxName
-	})
-}
-
-// bounded leaves out what a listener has no reason to tell, too: each pair of links costs something, whether it can have a path or not.
-func bounded(peers []Peer, most int) []Peer {
-	peers = reachable(peers)
-	peers = peers[:min(len(peers), most)]
-	for i := range peers {
-		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
-	}
-	return peers
-}
-
-// hear takes the listener's list of its links. It is called with the session locked.
-func (d *dialer) hear(peers []Peer) {
-	peers = bounded(peers, maxPeers)
-	d.lists++
-	n := d.lists
-	go func() {
-		d.mu.Lock()
-		if n > d.listed { // the last list may be the first to come here
-			d.told, d.listed = peers, n
-		}
-		for _, p := range peers {
-			if len(d.heard) < maxPaths {
-				d.heard[p.Link] = true
-			}
-		}
-		d.mu.Unlock()
-		d.changed.signal()
-	}()
-}
-
-// peers are the listener's links, as Dial was told and as it tells itself. A link keeps the name it had first; what only Dial was
-// told stays: the address of a NAT, for instance.
-func (d *dialer) peers() []Peer {
-	out := slices.Clone(d.hosts)
-	for _, p := range d.told {
-		i := p.among(out)
-		if i < 0 {
-			out = append(out, p)
-			continue
-		}
-		out[i].Policy = p.Policy
-		out[i].Addrs = append(slices.Clone(p.Addrs), slices.DeleteFunc(slices.Clone(out[i].Addrs), func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })...)
-	}
-	return out
-}
-
-// among finds the same link in a list: by name, or an address.
-func (p Peer) among(list []Peer) int {
-	return slices.IndexFunc(list, func(q Peer) bool {
-		return q.Link == p.Link || slices.ContainsFunc(q.Addrs, func(a netip.AddrPort) bool { return slices.Contains(p.Addrs, a) })
-	})
 }
 
 // relistEvery is how often links are listed without an event, in case one was lost.
@@ -367,12 +249,6 @@ func (d *dialer) retry() {
 	}
 }
 
-// late says whether an attempt ended because no answer came in its time.
-func late(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
-}
-
 // state reports whether there was a path ever, and whether every pair has failed, at each of its addresses, as often as it is tried.
 func (d *dialer) state() (created, hopeless bool) {
 	d.mu.Lock()
@@ -387,114 +263,4 @@ func (d *dialer) state() (created, hopeless bool) {
 		}
 	}
 	return d.created, true
-}
-
-// runPair keeps a path between a pair until ctx ends.
-func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
-	for n := 0; ctx.Err() == nil; n++ {
-		p, err := d.connect(ctx, between, t, n)
-		if err != nil && ctx.Err() != nil {
-			break
-		}
-		pause := d.note(between, t, p, err)
-		if err == nil {
-			p.untilSilent(ctx)
-			d.lose(t)
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-t.retry:
-		case <-time.After(pause):
-		}
-	}
-	select {
-	case <-d.c.done: // the session closes its paths itself
-	default:
-		if t.path != nil {
-			t.path.end(errLinkGone)
-		}
-	}
-}
-
-// note keeps how an attempt ended, and says how long to pause after it. Once the session has ended, a failure says nothing of the link: the peer is no more.
-func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.Duration) {
-	if err != nil && d.over() {
-		return pauseAgain
-	}
-	defer d.changed.signal()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	t.err, t.works, t.small = t.blame(err), err == nil, t.small || errors.Is(err, errUnanswered)
-	if err == nil {
-		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
-		if len(d.had) > maxPaths { // a listener may give its links one name after the other
-			maps.DeleteFunc(d.had, func(of pair, _ *path) bool { return d.targets[of] == nil })
-		}
-		return 0
-	}
-	t.failed++
-	switch {
-	case t.path != nil:
-		return pauseAgain
-	case t.failed%len(t.tries) != 0:
-		return 0 // another address may do
-	}
-	longest := pauseMax
-	if d.known(between) {
-		longest = pauseKnown
-	}
-	return min(longest, connectTime/2<<min(t.failed/len(t.tries), 10))
-}
-
-// known reports whether both links of a pair have had paths.
-func (d *dialer) known(between pair) bool {
-	link, to := false, false
-	for p := range d.had {
-		link, to = link || p.link == between.link, to || p.to == between.to
-	}
-	return link && to
-}
-
-// lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
-func (d *dialer) lose(t *target) {
-	if d.over() {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	t.works, t.since = false, time.Now()
-	select {
-	case <-t.path.done:
-		t.err = errPathLost
-	default: // it is silent
-	}
-}
-
-// over reports whether the session has ended, at either end.
-func (d *dialer) over() bool {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
-	return d.c.err != nil || d.c.ending
-}
-
-// untilSilent returns when the path has ended, or owes an answer for too long, or ctx ends.
-func (p *path) untilSilent(ctx context.Context) {
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.done:
-			return
-		case now := <-tick.C:
-			p.c.mu.Lock()
-			since := p.flight.silentSince()
-			p.c.mu.Unlock()
-			if !since.IsZero() && now.Sub(since) > rivalAfter {
-				return
-			}
-		}
-	}
 }

@@ -1,0 +1,150 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"time"
+)
+
+const (
+	// rivalAfter is how long a path may be silent before a new connection is tried beside it. TCP alone would try again later and
+	// later: after a minute of silence it takes up to a minute to notice that the link is back.
+	rivalAfter = 500 * time.Millisecond
+	// pauseMax is what the pauses between attempts grow to while a pair has never worked.
+	pauseMax = 30 * time.Second
+	// pauseKnown is the same if both links have had paths, if not with each other: one of them may be back.
+	pauseKnown = 2 * time.Second
+	// pauseAgain is the pause after a failure on a pair that has worked.
+	pauseAgain = 200 * time.Millisecond
+)
+
+// target is a pair that is to have a path.
+type target struct {
+	cancel context.CancelFunc
+	tries  []try
+	since  time.Time // when it was begun, or failed after having worked
+	path   *path     // the last one
+	works  bool
+	failed int  // attempts, since it worked
+	small  bool // larger packets may be lost
+	err    error
+	retry  signal
+}
+
+// late says whether an attempt ended because no answer came in its time.
+func late(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// runPair keeps a path between a pair until ctx ends.
+func (d *dialer) runPair(ctx context.Context, between pair, t *target) {
+	for n := 0; ctx.Err() == nil; n++ {
+		p, err := d.connect(ctx, between, t, n)
+		if err != nil && ctx.Err() != nil {
+			break
+		}
+		pause := d.note(between, t, p, err)
+		if err == nil {
+			p.untilSilent(ctx)
+			d.lose(t)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-t.retry:
+		case <-time.After(pause):
+		}
+	}
+	select {
+	case <-d.c.done: // the session closes its paths itself
+	default:
+		if t.path != nil {
+			t.path.end(errLinkGone)
+		}
+	}
+}
+
+// note keeps how an attempt ended, and says how long to pause after it. Once the session has ended, a failure says nothing of the link: the peer is no more.
+func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.Duration) {
+	if err != nil && d.over() {
+		return pauseAgain
+	}
+	defer d.changed.signal()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.err, t.works, t.small = t.blame(err), err == nil, t.small || errors.Is(err, errUnanswered)
+	if err == nil {
+		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
+		if len(d.had) > maxPaths { // a listener may give its links one name after the other
+			maps.DeleteFunc(d.had, func(of pair, _ *path) bool { return d.targets[of] == nil })
+		}
+		return 0
+	}
+	t.failed++
+	switch {
+	case t.path != nil:
+		return pauseAgain
+	case t.failed%len(t.tries) != 0:
+		return 0 // another address may do
+	}
+	longest := pauseMax
+	if d.known(between) {
+		longest = pauseKnown
+	}
+	return min(longest, connectTime/2<<min(t.failed/len(t.tries), 10))
+}
+
+// known reports whether both links of a pair have had paths.
+func (d *dialer) known(between pair) bool {
+	link, to := false, false
+	for p := range d.had {
+		link, to = link || p.link == between.link, to || p.to == between.to
+	}
+	return link && to
+}
+
+// lose notes that a target's path does not work any more. The session's own end is no loss: what worked until then did.
+func (d *dialer) lose(t *target) {
+	if d.over() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.works, t.since = false, time.Now()
+	select {
+	case <-t.path.done:
+		t.err = errPathLost
+	default: // it is silent
+	}
+}
+
+// over reports whether the session has ended, at either end.
+func (d *dialer) over() bool {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	return d.c.err != nil || d.c.ending
+}
+
+// untilSilent returns when the path has ended, or owes an answer for too long, or ctx ends.
+func (p *path) untilSilent(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.done:
+			return
+		case now := <-tick.C:
+			p.c.mu.Lock()
+			since := p.flight.silentSince()
+			p.c.mu.Unlock()
+			if !since.IsZero() && now.Sub(since) > rivalAfter {
+				return
+			}
+		}
+	}
+}
