@@ -38,6 +38,7 @@ var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
 	errPart      = errors.New("is what an interrupted copy has left: not copied; run that copy again, or remove it")
 	errNoFile    = errors.New("neither file nor directory: cannot be copied; plait pipe carries what a program writes")
+	errNoSize    = errors.New("has another size than it says, as files of the kernel's do, in /proc for instance: cannot be copied; plait pipe carries what a program writes")
 	errNowhere   = errors.New("a link to what is not there, or to a pipe: cannot be copied; plait pipe carries what a program writes")
 	errRing      = errors.New("a link that leads back to itself: cannot be copied")
 	errTwin      = errors.New("has the name of another one here but for upper and lower case, which this file system does not tell apart: not copied; rename it, or copy it to another directory")

@@ -265,9 +265,13 @@ func (se *sender) sendFile(o offered, w want) error {
 	if b.err != nil && !errors.Is(b.err, io.EOF) && !errors.Is(b.err, io.ErrUnexpectedEOF) {
 		return se.abandon(o, b.err)
 	}
+	more := o.Size == 0 && hasMore(f)
 	ended, err := stat(f)
-	if info, bad := f.Stat(); err != nil || bad != nil || b.err != nil || !o.is(info) || rewritten(began, ended) {
+	if info, bad := f.Stat(); err != nil || bad != nil || !o.is(info) || rewritten(began, ended) {
 		return se.abandon(o, errChanged)
+	}
+	if b.err != nil || more {
+		return se.abandon(o, errNoSize)
 	}
 	return se.s.send(msgDone, done{Sum: b.sum})
 }
@@ -315,6 +319,12 @@ func (o offered) open() (*os.File, error) {
 // is reports whether a file still is as it was offered.
 func (o offered) is(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == o.Size && momentOf(info.ModTime()) == o.MTime
+}
+
+// hasMore reports whether anything follows in a file.
+func hasMore(f *os.File) bool {
+	n, _ := f.Read(make([]byte, 1))
+	return n > 0
 }
 
 func stat(f *os.File) (s unix.Stat_t, err error) {

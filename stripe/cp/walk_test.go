@@ -108,3 +108,17 @@ func TestLinksInARing(t *testing.T) {
 		t.Errorf("%v; want %v", err, errRing)
 	}
 }
+
+// Files of the kernel's own say a size that is not that of what is read from them: none of it, or of a page. They are no files to copy, and did not change.
+func TestSizeOfNothing(t *testing.T) {
+	to := t.TempDir()
+	for _, file := range []string{"/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"} {
+		if !there(file) {
+			continue
+		}
+		p, problems, err := push(t, Options{}, to, file)
+		if err != nil || p.Copied.Load() != 0 || len(problems) != 1 || problems[0].Why != errNoSize.Error() || there(filepath.Join(to, filepath.Base(file))) {
+			t.Errorf("%s: %d copied, %+v, %v", file, p.Copied.Load(), problems, err)
+		}
+	}
+}
