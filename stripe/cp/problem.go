@@ -87,10 +87,10 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// printable is text of the other end, without what would command a terminal.
+// printable is text of the other end, without what would command a terminal or begin another line.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || r == '\n' {
+		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'

@@ -74,7 +74,7 @@ type Text struct {
 }
 
 // Problem implements Reporter.
-func (t *Text) Problem(p Problem) { t.Say(p.Path + ": " + p.Why) }
+func (t *Text) Problem(p Problem) { t.Say(printable(p.Path + ": " + p.Why)) }
 
 // Say tells something else, of which other hosts or programs may have written a part.
 func (t *Text) Say(text string) {
@@ -89,7 +89,9 @@ func (t *Text) line(text string) {
 		fmt.Fprint(t.Out, "\r\x1b[K")
 		t.drawn = false
 	}
-	fmt.Fprintln(t.Out, printable(text))
+	for line := range strings.SplitSeq(text, "\n") { // of several causes, one each
+		fmt.Fprintln(t.Out, printable(line))
+	}
 }
 
 // Progress implements Reporter.

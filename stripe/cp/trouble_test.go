@@ -410,13 +410,15 @@ func TestLinkInTheWay(t *testing.T) {
 	}
 }
 
-// What the other end, or a program that uses the proxy, says cannot command the terminal.
+// What the other end, or a program that uses the proxy, says cannot command the terminal, nor can a file's name pass for another line.
 func TestPrintable(t *testing.T) {
 	var out strings.Builder
 	text := &Text{Out: &out}
 	text.Problem(Problem{Path: "\x1b]0;title\a", Why: "ü\u202e\r"})
-	text.Say("proxy: \x1b[2J.example:80: refused")
-	if got := out.String(); got != "plait: ?]0;title?: ü??\nplait: proxy: ?[2J.example:80: refused\n" {
+	text.Problem(Problem{Path: "a\nplait: b", Why: "c"})
+	text.Say("proxy: \x1b[2J.example:80: refused\nthe far side")
+	text.Say((&endedError{path: "a\nplait: b", why: "c"}).Error())
+	if got := out.String(); got != "plait: ?]0;title?: ü??\nplait: a?plait: b: c\nplait: proxy: ?[2J.example:80: refused\nthe far side\nplait: a?plait: b: c\n" {
 		t.Errorf("%q", got)
 	}
 }
