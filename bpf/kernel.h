@@ -175,6 +175,7 @@ struct tcp_sock {
 	__u32 lsndtime;	  /* jiffies */
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 snd_wnd; /* bytes from snd_una on that the peer has room for */
 	__u32 high_seq; /* snd_nxt when the recovery began */
 	__u32 write_seq;
 	__u32 mss_cache;

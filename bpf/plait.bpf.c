@@ -357,11 +357,16 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
+	__u32 asked = tp->write_seq + tp->snd_wnd;
+	bool anew, waits = false;
 
 	if (!s)
 		return 2;
+	anew = asked != s->asked_to_send;
+	s->asked_to_send = asked;
 	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
-		if (!s->burst_start_us) { /* or a burst waits for its pacing or for the peer's window: that is no idle time */
+		waits = s->burst_start_us; /* a burst, for its pacing or for the peer's window: it is not the application that pauses, nor that leaves the window unused */
+		if (!waits) {
 			burst_begins(tp, s, tp->tcp_mstamp);
 			notice_pause(tp, s);
 		}
@@ -369,7 +374,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 			return 2;
 		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
-		else if (!sets_rate(s->algorithm) && window_after_idle(sk, s)) {
+		else if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
 			s->gathered.idle_restarts++;
 			fair_event(sk, s, CA_EVENT_CWND_RESTART);
 		}
@@ -378,7 +383,8 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		return burst_min_tso_segs(tp);
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);
-	window_unused(sk, s);
+	if (!waits)
+		window_unused(sk, s);
 	return 2;
 }
 

@@ -96,7 +96,10 @@ static __always_inline bool restarts_after_idle(struct sock *sk)
 	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle;
 }
 
-/* tcp_cwnd_restart(): half the window per RTO of idleness, down to the initial window. Returns whether there was an idle time. */
+/*
+ * tcp_cwnd_restart(): half the window per RTO of idleness, down to the initial window; a time in which the peer's window is closed is one. To be asked when more has been written
+ * (tcp_skb_entail()) and when the peer's window has changed (tcp_ack_update_window()), which may be more than once before anything leaves. Returns whether there was an idle time.
+ */
 static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock *s)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
@@ -104,10 +107,7 @@ static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock
 	__s32 idle = now - tp->lsndtime;
 	__u32 cwnd = tp->snd_cwnd, restart = min(cwnd, initial_window(s));
 
-	if (tp->packets_out || !rto || idle <= (__s32)rto || s->restarted_at == tp->lsndtime)
-		return false;
-	s->restarted_at = tp->lsndtime;
-	if (!restarts_after_idle(sk))
+	if (tp->packets_out || !rto || idle <= (__s32)rto || !restarts_after_idle(sk))
 		return false;
 	tp->snd_ssthresh = remembered_ssthresh(sk, tp);
 	for (int i = 0; i < 16 && (idle -= rto) > 0 && cwnd > restart; i++)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -27,4 +28,39 @@ func TestIdleKeepsInitialWindow(t *testing.T) {
 	if n := window(); n != initial {
 		t.Errorf("%s has a window of %d segments after an idle time, the kernel's %d", systemDefault, n, initial)
 	}
+}
+
+// asKernel compares what a connection does without plait and with it, by the same congestion control.
+func (h *host) asKernel(client *host, check func(who string, c pair)) {
+	h.Helper()
+	for _, who := range []string{"the kernel's ", "plait's "} {
+		c, err := h.connectTo("10.3.0.1", 0, client.ns, "")
+		h.must(err)
+		h.must(c.client.SetReadBuffer(512 << 10))
+		h.must(transfer(c, 2<<20))
+		check(who+systemDefault, c)
+		h.must(errors.Join(c.server.SetLinger(0), c.client.SetLinger(0)))
+		c.close()
+		if who[0] == 't' {
+			h.up(takeAll + "\n  policy: fixed:" + systemDefault)
+		}
+	}
+}
+
+// A peer that does not read for a while, and closes its window, leaves the window of the sender as it is, until it opens its own again: then that was an idle time.
+func TestClosedWindow(t *testing.T) {
+	h := newHost(t)
+	h.asKernel(h.distant(nil), func(who string, c pair) {
+		const initial, n = 10, 16 << 20
+		before := h.window(c.server)
+		go func() { _ = send(c.server, 0, n) }()
+		closed := h.info(c.server)
+		h.eventually(20*time.Second, "nothing is sent for 8 RTOs of 0.4 s", func() bool { closed = h.info(c.server); return closed.Last_data_sent > 3200 })
+		go func() { _ = receive(c.client, 0, n) }()
+		opened := closed
+		h.eventually(10*time.Second, "something is on the way", func() bool { opened = h.info(c.server); return opened.Unacked > 0 })
+		if closed.Unacked != 0 || closed.Snd_cwnd < before || opened.Snd_cwnd != initial {
+			t.Errorf("%s: the window is %d segments, with %d on the way %d, then %d; want it kept, and then %d", who, before, closed.Unacked, closed.Snd_cwnd, opened.Snd_cwnd, initial)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,20 @@ import (
 
 	"plait.dev/plait/bpf"
 )
+
+// distant is a host 100 ms away, 10.3.0.2 over a wire from 10.3.0.1, that loses what a test says; near is its end of the wire.
+func (h *host) distant(loses func(near *os.File, packet []byte) bool) *host {
+	h.Helper()
+	client := h.second("-client")
+	near, far := h.device(client.ns, "wire", unix.IFF_TUN), h.device(h.ns, "wire", unix.IFF_TUN)
+	go slowly(near, far, 100*time.Millisecond, nil)
+	go slowly(far, near, 100*time.Millisecond, func(packet []byte) bool { return loses != nil && loses(near, packet) })
+	for ns, address := range map[string]string{h.ns: "10.3.0.1", client.ns: "10.3.0.2"} {
+		h.ip("-n " + ns + " addr add " + address + "/24 dev wire")
+		h.ip("-n " + ns + " link set wire up")
+	}
+	return client
+}
 
 // switching is a connection over a path of 200 ms that loses what a test says, under a kernel half whose policy a test changes as it likes.
 type switching struct {
@@ -24,20 +39,13 @@ type switching struct {
 // newSwitching begins with an algorithm. loses is asked about each packet with data that the server sends; late has it come all the same, 60 ms later than others.
 func newSwitching(t *testing.T, algorithm string, loses func(sequence uint32, late func()) bool) *switching {
 	h := newHost(t)
-	client := h.second("-client")
-	near, far := h.device(client.ns, "wire", unix.IFF_TUN), h.device(h.ns, "wire", unix.IFF_TUN)
-	go slowly(near, far, 100*time.Millisecond, nil)
-	go slowly(far, near, 100*time.Millisecond, func(packet []byte) bool {
+	client := h.distant(func(near *os.File, packet []byte) bool {
 		late := func() {
 			held := bytes.Clone(packet)
 			time.AfterFunc(160*time.Millisecond, func() { _, _ = near.Write(held) })
 		}
 		return len(packet) > 500 && loses(binary.BigEndian.Uint32(packet[24:]), late)
 	})
-	for ns, address := range map[string]string{h.ns: "10.3.0.1", client.ns: "10.3.0.2"} {
-		h.ip("-n " + ns + " addr add " + address + "/24 dev wire")
-		h.ip("-n " + ns + " link set wire up")
-	}
 	var name [16]uint8
 	copy(name[:], systemDefault)
 	cgroup, err := cgroupID(h.cgroup)
