@@ -71,5 +71,8 @@ func parseSample(line []byte) (signals.Sample, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return s, errors.New("read sample: something follows it on the line")
 	}
+	if s.Cookie == 0 { // cookies count from 1
+		return s, errors.New("read sample: there is none on the line, for it has no cookie")
+	}
 	return s, nil
 }

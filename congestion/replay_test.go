@@ -82,6 +82,8 @@ func TestReplayMistakes(t *testing.T) {
 		{strings.NewReader(good + `{"cookie":7,"at_us":99,"interval_us":1}`), "2: at_us 99 is before 100, the previous sample of cookie 7"},
 		{strings.NewReader(good + "\n" + `{"cookie":`), "3: read sample: unexpected EOF"},
 		{strings.NewReader(good + `{"rtt_us":1}`), `2: read sample: json: unknown field "rtt_us"`},
+		{strings.NewReader(good + `{}`), "2: read sample: there is none on the line, for it has no cookie"},
+		{strings.NewReader(`null`), "1: read sample: there is none on the line"},
 		{strings.NewReader(`{} {}`), "1: read sample: something follows it on the line"},
 		{strings.NewReader(`{"algorithm":"x"}`), `1: read sample: unknown congestion control "x"; there are reno, `},
 		{strings.NewReader(`{"srtt_us":-1}`), "1: read sample: json: cannot unmarshal number -1 into "},
@@ -99,7 +101,7 @@ func TestReplayMistakes(t *testing.T) {
 // Whatever is read: no panic, and a policy that compares finds a candidate.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"cookie":7,"at_us":200000,"interval_us":200000,"srtt_us":1,"lost_burst_segments":4294967295}`))
-	f.Add([]byte("{\"at_us\":18446744073709551615,\"srtt_us\":1}\n\n{"))
+	f.Add([]byte("{\"cookie\":1,\"at_us\":18446744073709551615,\"srtt_us\":1}\n\n{"))
 	newPolicy, err := New("rtcp")
 	if err != nil {
 		f.Fatal(err)
