@@ -86,7 +86,7 @@ type Check struct {
 // found the names that do not exist and what is no prefix. An error begins with the path of the key of the experiment file that is wrong, and a colon.
 func New(s *experiment.Spec) (*Topology, error) {
 	t := &Topology{spec: s}
-	for _, build := range []func() error{t.buildLinks, t.buildNodes, t.buildRouters, t.buildExits, t.checkEvents} {
+	for _, build := range []func() error{t.buildLinks, t.buildNodes, t.buildRouters, t.buildExits, t.checkEvents, t.checkApps} {
 		if err := build(); err != nil {
 			return nil, err
 		}
