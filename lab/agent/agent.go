@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"plait.dev/plait/lab/topo"
 )
 
 // readJob reads what the host asks for.
@@ -37,10 +35,6 @@ func work(p *ports, h host) error {
 		}
 		if job.Prepare {
 			continue
-		}
-		// The prepared topology is the cell's, but the times of its events may be others.
-		if n.topology, err = topo.New(job.Spec); err != nil {
-			return err
 		}
 		c, err := newCell(n, job.Spec, job.Seed, h)
 		if err != nil {

@@ -37,6 +37,21 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// TestAddressAtADrawnTime: an event with jitter took itself for one before it, and its own address for the one to be replaced.
+func TestAddressAtADrawnTime(t *testing.T) {
+	spec := &experiment.Spec{Links: map[string]*experiment.Link{"a": {Ends: []string{"x", "y"}, Index: 1, Forward: &experiment.Direction{}, Backward: &experiment.Direction{}}},
+		Timeline: []experiment.Event{{AtS: 2, JitterMs: 500, Node: "x", On: "a", Address: "10.1.0.9/24"}, {AtS: 3, JitterMs: 500, Node: "x", On: "a", Address: "10.1.0.8/24", Index: 1}}}
+	c, err := newCell(&network{}, spec, 1, host{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"addr del 10.1.0.1/24 dev a", "addr del 10.1.0.9/24 dev a"} {
+		if steps, err := c.network.topology.EventSteps(c.timeline[i]); err != nil || steps[0].Lines[0] != want {
+			t.Errorf("event %d: %v, %v, want %q", i, steps, err, want)
+		}
+	}
+}
+
 // An application that is over before its subflows are counted has none that anybody knows of.
 func TestEndedBeforeSubflowsWereCounted(t *testing.T) {
 	c := &cell{}

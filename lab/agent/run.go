@@ -14,6 +14,7 @@ import (
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/measure"
 	"plait.dev/plait/lab/result"
+	"plait.dev/plait/lab/topo"
 	"plait.dev/plait/lab/traffic"
 )
 
@@ -45,9 +46,15 @@ type cell struct {
 	invalid []error
 }
 
-// newCell finds out where the applications' ends are.
+// newCell draws the times of the events and finds out where the applications' ends are. The network that was prepared is the cell's, but the times of its events may be
+// others, and what an event replaces is worked out from them.
 func newCell(n *network, spec *experiment.Spec, seed int, h host) (*cell, error) {
-	c := &cell{spec: spec, seed: seed, network: n, host: h, ends: map[string]traffic.Ends{}, timeline: timeline(spec.Timeline, seed)}
+	spec.Timeline = timeline(spec.Timeline, seed)
+	var err error
+	if n.topology, err = topo.New(spec); err != nil {
+		return nil, err
+	}
+	c := &cell{spec: spec, seed: seed, network: n, host: h, ends: map[string]traffic.Ends{}, timeline: spec.Timeline}
 	c.out.Metrics = map[string]map[string]float64{}
 	for _, name := range sortedKeys(spec.Apps) {
 		a := spec.Apps[name]
@@ -72,6 +79,7 @@ func timeline(events []experiment.Event, seed int) []experiment.Event {
 	for i := range events {
 		e := &events[i]
 		e.AtS += e.JitterMs / 1000 * rand.New(rand.NewPCG(uint64(seed), uint64(e.Index))).Float64()
+		e.JitterMs = 0
 	}
 	slices.SortStableFunc(events, func(a, b experiment.Event) int { return cmp.Compare(a.AtS, b.AtS) })
 	return events

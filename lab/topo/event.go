@@ -33,7 +33,8 @@ func (t *Topology) checkEvents() error {
 			return fmt.Errorf("timeline.%d.%w", ev.Index, err)
 		}
 		for _, next := range t.spec.Timeline {
-			if next.AtS > ev.AtS && next.AtS <= ev.AtS+ev.JitterMs/1000 && t.dependent(ev, next) {
+			follows := next.AtS > ev.AtS || next.AtS == ev.AtS && ev.JitterMs > 0 && next.Index != ev.Index
+			if follows && next.AtS <= ev.AtS+ev.JitterMs/1000 && t.dependent(ev, next) {
 				return fmt.Errorf("timeline.%d.jitter_ms: may delay the event behind timeline.%d, and what they do depends on their order", ev.Index, next.Index)
 			}
 		}

@@ -158,3 +158,16 @@ func TestAddressHandedOver(t *testing.T) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }
+
+// TestOrderAtOneTime: of two events at the same time, one with jitter would have done what both do, at the time of the other.
+func TestOrderAtOneTime(t *testing.T) {
+	file := "links: {l: {ends: [a, b]}}\nrouters: {a: {asn: 1, announce: [l], peers: {b: {}}}, b: {asn: 2, peers: {a: {}}}}\n" +
+		"timeline: [{at_s: 1, router: a, announce: l, index: 0}, {at_s: 1, router: a, withdraw: l, index: 1%}]"
+	if _, err := New(parse(t, strings.ReplaceAll(file, "%", ""))); err != nil {
+		t.Error(err)
+	}
+	const want = "timeline.1.jitter_ms: may delay the event behind timeline.0"
+	if _, err := New(parse(t, strings.ReplaceAll(file, "%", ", jitter_ms: 500"))); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
