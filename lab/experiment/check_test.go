@@ -29,7 +29,7 @@ func refuses(t *testing.T, rest, want string) {
 // TestCommandMetrics: a command has what the lab knows of a foreign program, and what it reads from its output.
 func TestCommandMetrics(t *testing.T) {
 	command := two + "apps: {tool: {type: command, from: server, to: client, client_command: iperf3, results: {%}}}\n" +
-		"bounds: [{because: it must, expect: tool.^ > 0}]\n"
+		"bounds: [{because: it must, expect: 'tool.^ > 0'}]\n"
 	file := func(results, metric string) string {
 		return strings.NewReplacer("%", results, "^", metric).Replace(command)
 	}
@@ -41,6 +41,8 @@ func TestCommandMetrics(t *testing.T) {
 		accepts(t, file("", metric))
 		refuses(t, file(metric+": .end", metric), "the command has a metric "+metric+" already")
 	}
+	refuses(t, file("", "second_mbps[5]"), "bounds.0.expect")
+	accepts(t, "measure: {sockets: true}\n"+file("", "second_mbps[5]"))
 	refuses(t, "measure: {probe: true}\n"+file("dup_acks: .end", "dup_acks"), "already")
 	accepts(t, "measure: {probe: true}\n"+file("", "dup_acks"))
 }

@@ -104,7 +104,7 @@ func (p point) metricScope(value measured) map[string]any {
 			for _, m := range list {
 				values[m.Name] = value(cell.Variant, subject, m.Name)
 			}
-			if app := cell.Spec.Apps[subject]; app != nil && app.hasGoodput() {
+			if app := cell.Spec.Apps[subject]; app != nil && (app.hasGoodput() || app.countedGoodput(cell.Spec.Measure)) {
 				values[everySecond] = value(cell.Variant, subject, everySecond)
 			}
 			inner[subject] = values
