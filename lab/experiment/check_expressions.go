@@ -78,6 +78,9 @@ func (x *Experiment) try(source string, all []group, lists, comparison bool) err
 		if len(g.points) == 0 {
 			continue
 		}
+		if err := e.checkSeconds(g.points); err != nil {
+			return err
+		}
 		env := e.scope(g.points, lists, one)
 		for _, side := range sides {
 			if err := x.trySide(side, env); err != nil {

@@ -51,7 +51,13 @@ func (c *checker) checkJain() {
 	if len(names) == 1 && !strings.HasSuffix(names[0], "..") {
 		c.add("measure.jain", "fairness needs two applications")
 	}
+	if len(names) > 0 && !c.spec.Measure.hasSeconds() {
+		c.add("measure.every_ms", "jain compares seconds, which intervals of %d ms do not make up; take a divisor of 1000", c.spec.Measure.EveryMs)
+	}
 }
+
+// hasSeconds says that so many intervals of the series make up a second.
+func (m Measure) hasSeconds() bool { return 1000%m.EveryMs == 0 }
 
 // ownerOf is the application of connection or subflow application/k, or of the name of an application itself.
 func ownerOf(name string) (app string, isFlow bool) {

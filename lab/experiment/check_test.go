@@ -156,6 +156,18 @@ func TestARMSSplits(t *testing.T) {
 	refuses(t, two+"apps: {f: {type: arms, from: server, to: client, bytes: 9, protocol: tcp, split: equal}}", "arms speaks SCTP only")
 }
 
+// TestSecondsOfIntervals: goodput in a second is that of its intervals, which must not lie in two, or be longer.
+func TestSecondsOfIntervals(t *testing.T) {
+	file := two + "apps: {f: {type: download, from: server, to: client, stop_s: 9}, g: {type: download, from: server, to: client, stop_s: 9}}\nmeasure: {every_ms: %}\n"
+	bound := "bounds: [{expect: 'f.second_mbps[2] > 1', because: x}]"
+	for _, every := range []string{"300", "1500", "60000"} {
+		refuses(t, strings.ReplaceAll(file, "%", every)+bound, "bounds.0.expect: second_mbps needs a measure.every_ms that is a divisor of 1000, not "+every)
+		refuses(t, strings.ReplaceAll(file, "%", every+", jain: [f, g]"), "measure.every_ms: jain compares seconds")
+		accepts(t, strings.ReplaceAll(file, "%", every))
+	}
+	accepts(t, strings.ReplaceAll(file, "%", "125, jain: [f, g]")+bound)
+}
+
 // TestElements: an element of a list is there once it is measured, and what is no list has none.
 func TestElements(t *testing.T) {
 	file := two + strings.TrimSpace(bulk) + "\nbounds: [{expect: '%', because: x}]"

@@ -14,6 +14,19 @@ const mostSeconds = 10_000
 // everySecondOne is the list of a result in which every number is 1.
 var everySecondOne = slices.Repeat([]any{1.0}, mostSeconds)
 
+// checkSeconds reports the goodput in every second where intervals of the series do not make up seconds: one would be counted in the second in which it ends.
+func (e *expression) checkSeconds(points []point) error {
+	named := slices.ContainsFunc(e.names(), func(name []string) bool { return slices.Contains(name, everySecond) })
+	for _, p := range points {
+		for _, cell := range p.cells {
+			if m := cell.Spec.Measure; named && !m.hasSeconds() {
+				return fmt.Errorf("%s needs a measure.every_ms that is a divisor of 1000, not %d", everySecond, m.EveryMs)
+			}
+		}
+	}
+	return nil
+}
+
 // checkElements reports an element that is taken of what is no list; the expression language would tell it in terms of its own.
 func (e *expression) checkElements(scope map[string]any) (err error) {
 	forEach(e.tree, func(n ast.Node) {
