@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -218,7 +219,8 @@ func (c Config) series(name, unit, label string, first int, values []float64) re
 		rounded[i] = round(v)
 	}
 	every := c.Every.Seconds()
-	return result.Series{Name: name, Unit: unit, Label: label, StartS: round(float64(first) * every), StepS: every, Values: rounded}
+	start := math.Round(float64(first)*every*1e6) / 1e6 // six digits would not do for the milliseconds of a quarter of an hour
+	return result.Series{Name: name, Unit: unit, Label: label, StartS: start, StepS: every, Values: rounded}
 }
 
 // round keeps six significant digits.

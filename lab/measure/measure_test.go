@@ -36,6 +36,10 @@ func TestSeries(t *testing.T) {
 	if s.StartS != 0.3 || s.StepS != 0.1 || !slices.Equal(s.Values, []float64{1.23457}) || s.Label != "x -> y" {
 		t.Errorf("series = %+v", s)
 	}
+	c.Every = time.Millisecond
+	if s := c.series("a.b", "ms", "", 1234567, nil); s.StartS != 1234.567 {
+		t.Errorf("a series that begins with interval 1234567 of a millisecond begins at %v s", s.StartS)
+	}
 }
 
 // threeNodes makes a sender with the links "a" and "b" to a router, and from there the link "c" of 20 Mbit/s, with a queue
