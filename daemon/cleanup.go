@@ -125,7 +125,7 @@ func (l *Left) release() error {
 // Cleanup removes what a plait with this control socket has left that was killed, and says what that was. What the lever egress left stays if exits is false,
 // for the next plait to go on with, but packets of the exits' addresses take the best path until then.
 func Cleanup(control string, exits bool) (left Left, err error) {
-	held, err := lock(control)
+	held, err := lock(control, orphanPatience)
 	if err != nil {
 		return left, err
 	}
@@ -137,7 +137,7 @@ func Cleanup(control string, exits bool) (left Left, err error) {
 	if noExits() {
 		return left, err
 	}
-	heldExits, failed := lockExits()
+	heldExits, failed := lockExits(orphanPatience)
 	if failed != nil {
 		return left, errors.Join(err, failed)
 	}

@@ -117,7 +117,7 @@ func listen(path string) (net.Listener, error) {
 // Serve answers on the unix socket until ctx ends, then removes it. For whoever stands in for the daemon; Run listens before it
 // touches the kernel.
 func Serve(ctx context.Context, path string, c Controlled) error {
-	held, err := lock(path)
+	held, err := lock(path, 0)
 	if err != nil {
 		return err
 	}

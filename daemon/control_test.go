@@ -45,7 +45,7 @@ func start(t *testing.T, c Controlled) (path string, stop func() error) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path = filepath.Join(dir, "run", "control")
-	held, err := lock(path)
+	held, err := lock(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

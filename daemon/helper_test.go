@@ -75,3 +75,23 @@ func TestHelperHangs(t *testing.T) {
 	}
 	d.kernel.helper = nil
 }
+
+// plait down right after a kill finds the helper alive, which has the locks.
+func TestDownAfterKill(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	idle := h.connect(0, "")
+	helper := h.children(p.cmd.Process.Pid)[0]
+	h.must(syscall.Kill(helper, syscall.SIGSTOP))
+	h.must(p.cmd.Process.Kill()) // and not waited for: the helper has its standard error
+	goes := time.AfterFunc(orphanPatience/5, func() { _ = syscall.Kill(helper, syscall.SIGCONT) })
+	defer func() { // before p is waited for
+		if goes.Stop() {
+			_ = syscall.Kill(helper, syscall.SIGCONT)
+		}
+	}()
+	if left := h.cleanup(p); left.Connections != 2 {
+		t.Errorf("%d connections returned, want both ends of one", left.Connections)
+	}
+	h.uses("after down", idle, systemDefault, systemDefault)
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,10 +19,13 @@ var errLocked = errors.New("another plait is up, or comes up or goes down at thi
 
 const lockSuffix = ".lock"
 
+// orphanPatience is how long plait down waits for the locks of a plait that was killed: its helper has them until it has ended, which is soon.
+const orphanPatience = 5 * time.Second
+
 // lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
 // answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
-// opened it.
-func lock(path string) (*os.File, error) {
+// opened it. Who has the lock is given so long to end.
+func lock(path string, patience time.Duration) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
@@ -29,7 +33,14 @@ func lock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	last := time.Now().Add(patience)
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(last) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("lock %s: %w", path, errLocked)
 	} else if err != nil {
@@ -66,12 +77,12 @@ func exitsLocked() bool {
 
 // lockExits keeps other plaits from the BGP exits of this network namespace, whatever their control sockets are: they would take each other's routes, rules and
 // addresses for their own.
-func lockExits() (*os.File, error) {
+func lockExits(patience time.Duration) (*os.File, error) {
 	path, err := exitsLock()
 	if err != nil {
 		return nil, fmt.Errorf("lock the BGP exits of this network namespace: %w", err)
 	}
-	held, err := lock(path)
+	held, err := lock(path, patience)
 	if errors.Is(err, errLocked) {
 		err = errors.New("another plait has the BGP exits of this network namespace, with another control socket: end that one with plait down --control PATH")
 	}
@@ -80,13 +91,13 @@ func lockExits() (*os.File, error) {
 
 // locks are those of a daemon with this configuration.
 func (c Config) locks() (held []*os.File, err error) {
-	control, err := lock(c.Control)
+	control, err := lock(c.Control, 0)
 	if err != nil {
 		return nil, err
 	}
 	held = append(held, control)
 	if c.Egress.there() {
-		exits, err := lockExits()
+		exits, err := lockExits(0)
 		if err != nil {
 			return nil, errors.Join(err, control.Close())
 		}
