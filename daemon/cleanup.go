@@ -130,6 +130,11 @@ func Cleanup(control string, exits bool) (left Left, err error) {
 		return left, err
 	}
 	defer held.Close()
+	heldCongestion, err := lockCongestion(orphanPatience)
+	if err != nil {
+		return left, err
+	}
+	defer func() { err = errors.Join(err, closeAll(heldCongestion)) }()
 	if err := unregister(); err != nil { // says so if another plait is up, whose exits these may be
 		return left, err
 	}

@@ -336,11 +336,7 @@ func Run(ctx context.Context, c Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	err = run(ctx, c, o, held)
-	for _, f := range held {
-		err = errors.Join(err, f.Close())
-	}
-	return err
+	return errors.Join(run(ctx, c, o, held), closeAll(held))
 }
 
 // run is Run for who holds the locks.

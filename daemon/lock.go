@@ -89,6 +89,26 @@ func lockExits(patience time.Duration) (*os.File, error) {
 	return held, err
 }
 
+// lockCongestion keeps plait down from the congestion control of a plait with another control socket, which kernels before 6.4 let anybody remove. Where the lock
+// cannot be made, as in a container, there is none.
+func lockCongestion(patience time.Duration) ([]*os.File, error) {
+	held, err := lock(filepath.Join(filepath.Dir(defaultControl), "congestion"), patience)
+	switch {
+	case errors.Is(err, errLocked):
+		return nil, errTaken(true)
+	case err != nil:
+		return nil, nil
+	}
+	return []*os.File{held}, nil
+}
+
+func closeAll(held []*os.File) (err error) {
+	for _, f := range held {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
 // locks are those of a daemon with this configuration.
 func (c Config) locks() (held []*os.File, err error) {
 	control, err := lock(c.Control, 0)
@@ -96,10 +116,17 @@ func (c Config) locks() (held []*os.File, err error) {
 		return nil, err
 	}
 	held = append(held, control)
+	if c.takes() {
+		congestion, err := lockCongestion(0)
+		if err != nil {
+			return nil, errors.Join(err, control.Close())
+		}
+		held = append(held, congestion...)
+	}
 	if c.Egress.there() {
 		exits, err := lockExits(0)
 		if err != nil {
-			return nil, errors.Join(err, control.Close())
+			return nil, errors.Join(err, closeAll(held))
 		}
 		held = append(held, exits)
 	}

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"testing"
+
+	"plait.dev/plait/bpf"
+)
+
+// Before Linux 6.4 anybody may remove the congestion control of a plait that is up: plait down with another control socket does not.
+func TestDownOtherControl(t *testing.T) {
+	h := newHost(t)
+	held, err := Config{Control: h.dir + "/control", Congestion: Lever{Mode: On}}.locks()
+	h.must(err)
+	defer func() { h.must(closeAll(held)) }()
+	spec, _, err := bpf.Load()
+	h.must(err)
+	spec.Maps[bpf.Name].Flags = 0 // no link, as there
+	k, err := loadKernel(spec, false, bpf.Control{})
+	h.must(err)
+	defer func() { h.must(k.Close()) }()
+	h.in(func() error {
+		if _, err := Cleanup(h.dir+"/other", true); err == nil || err.Error() != errTaken(true).Error() {
+			t.Errorf("got %v, want that another plait is up", err)
+		}
+		return nil
+	})
+	if !registered() {
+		t.Error("the congestion control of the one that is up is removed")
+	}
+}
