@@ -122,6 +122,21 @@ func TestLastListCounts(t *testing.T) {
 	})
 }
 
+// A listener whose links are all away tells loopback, having nothing else. That is none that it has lost when they are back.
+func TestLoopbackIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &dialer{changed: newSignal(), heard: map[string]bool{}, cfg: &Config{}}
+		for _, told := range []Peer{{Link: "lo", Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}, {Link: "eth0", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}, {Link: "wwan0", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.2:1")}}} {
+			d.hear([]Peer{told})
+			synctest.Wait()
+		}
+		d.seekFar(nil)
+		if d.farMissing["lo"] != "" || d.farMissing["eth0"] == "" {
+			t.Errorf("missing are %q; want eth0, not lo", d.farMissing)
+		}
+	})
+}
+
 // A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.
 func TestNoAddressOfTheFamily(t *testing.T) {
 	d := &dialer{cfg: &Config{Links: map[string]Policy{"wwan0": {}}}, wanted: map[string]bool{"wwan0": true}, hosts: []Peer{{Link: "host", Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}}
