@@ -77,12 +77,13 @@ type answer struct {
 
 // Far is plait on the far side, and the ssh that started it.
 type Far struct {
-	cfg   *stripe.Config
-	peers []stripe.Peer
-	ssh   *exec.Cmd
-	stdin io.Closer
-	ended chan struct{} // closed when ssh has
-	dials chan struct{} // has room for another one
+	cfg    *stripe.Config
+	peers  []stripe.Peer
+	ssh    *exec.Cmd
+	stdin  io.Closer
+	stdout io.Closer
+	ended  chan struct{} // closed when ssh has
+	dials  chan struct{} // has room for another one
 }
 
 // ErrHost is of a name that no host can have.
@@ -121,7 +122,7 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	}
 	name := make(chan stripe.Peer, 1)
 	go func() { name <- named(ctx, command, host) }()
-	f := &Far{ssh: cmd, stdin: stdin, ended: make(chan struct{}), dials: make(chan struct{}, maxDials)}
+	f := &Far{ssh: cmd, stdin: stdin, stdout: stdout, ended: make(chan struct{}), dials: make(chan struct{}, maxDials)}
 	stop := context.AfterFunc(ctx, f.terminate)
 	defer stop()
 	key := stripe.NewKey()
@@ -184,9 +185,12 @@ func (f *Far) terminate() {
 	f.killLater()
 }
 
-// killLater is for an ssh that does not end by itself.
+// killLater is for an ssh that does not end by itself. What a script in its place has started may have its output open for long.
 func (f *Far) killLater() *time.Timer {
-	return time.AfterFunc(2*time.Second, func() { _ = f.ssh.Process.Kill() })
+	return time.AfterFunc(2*time.Second, func() {
+		_ = f.ssh.Process.Kill()
+		_ = f.stdout.Close()
+	})
 }
 
 // Close lets ssh end: the far side does when its input does.
