@@ -48,13 +48,21 @@ static __always_inline bool unbounded(__u8 algorithm)
 	return algorithm == PLAIT_HYBLA || algorithm == PLAIT_SCALABLE || sets_rate(algorithm);
 }
 
+/* Another algorithm takes over, or another congestion control. */
+static __always_inline void leave_window(struct sock *sk, struct plait_sock *s)
+{
+	if (s->algorithm == PLAIT_BBR)
+		bbr_leave(sk, s);
+	if (unbounded(s->algorithm))
+		clamp_to_carried(tcp_sk_mut(sk), s);
+}
+
 /* Changes the algorithm. Sequence state stays, cwnd and ssthresh too unless they must be bounded; pacing goes if the next one does without. */
 static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __u8 to)
 {
 	if (!sk)
 		return 0;
-	if (unbounded(s->algorithm))
-		clamp_to_carried(tcp_sk_mut(sk), s);
+	leave_window(sk, s);
 	if (s->algorithm == PLAIT_BURST)
 		burst_leave(tcp_sk_mut(sk), s);
 	if (!sets_rate(to))
@@ -269,8 +277,7 @@ void BPF_PROG(plait_release, struct sock *sk)
 		count(bursts_unmeasured);
 	}
 	end_pacing(sk, s);
-	if (unbounded(s->algorithm))
-		clamp_to_carried(tcp_sk_mut(sk), s);
+	leave_window(sk, s);
 	sample_send(sk, s, true);
 }
 

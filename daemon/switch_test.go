@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/signals"
 )
 
 // distant is a host 100 ms away, 10.3.0.2 over a wire from 10.3.0.1, that loses what a test says; near is its end of the wire.
@@ -157,5 +158,23 @@ func TestWestwoodUndoes(t *testing.T) {
 	s.becomes(caOpen)
 	if after := s.info(s.server); after.Snd_cwnd < window {
 		t.Errorf("the window is %d segments, want %d at least", after.Snd_cwnd, window)
+	}
+}
+
+// BBR has 4 packets on the way while it looks for the shortest round trip: who takes over then has the window of before.
+func TestSwitchFromBBRInProbeRTT(t *testing.T) {
+	const probes = 4
+	s := newSwitching(t, "bbr", func(uint32, func()) bool { return false })
+	go func() { _ = send(s.server, 0, 1<<30) }()
+	var before uint32
+	s.eventually(40*time.Second, "it looks for the shortest round trip", func() bool {
+		now := s.window(s.server)
+		before = max(before, now)
+		return before > probes && now <= probes
+	})
+	s.to("reno")
+	s.eventually(10*time.Second, "the other takes over", func() bool { return signals.Algorithm(s.state().get("plait_sock", "algorithm")) == signals.Reno })
+	if after := s.window(s.server); after < before/4 {
+		t.Errorf("it takes over with a window of %d segments, before it was %d", after, before)
 	}
 }

@@ -193,6 +193,16 @@ static __noinline int bbr_leave_probe_rtt(struct tcp_sock *tp, struct bbr *b)
 	return 0;
 }
 
+/* Another takes over. The few packets of PROBE_RTT are no window for it; what a recovery or a timeout has left is. */
+static __always_inline void bbr_leave(struct sock *sk, const struct plait_sock *s)
+{
+	const struct bbr *b = (const struct bbr *)s->private;
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+
+	if (b->mode == BBR_PROBE_RTT && ca_state(sk) <= TCP_CA_Disorder)
+		tp->snd_cwnd = max(tp->snd_cwnd, b->prior_cwnd);
+}
+
 static __always_inline void bbr_event(struct sock *sk, struct plait_sock *s, enum tcp_ca_event event)
 {
 	struct bbr *b = (struct bbr *)s->private;
