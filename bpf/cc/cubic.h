@@ -49,7 +49,7 @@ struct cubic {
 	__u64 round_us; /* HyStart's round */
 	__u64 last_ack_us;
 	__u64 anchor_us; /* this time and anchor_jiffies are the same: they give the length of a jiffy */
-	__u32 anchor_jiffies;
+	__u64 anchor_jiffies; /* 32 bits of them go round in 49 days */
 	__u32 cnt; /* acknowledged packets per packet more */
 	__u32 wmax_packets;
 	__u32 last_cwnd;
@@ -94,7 +94,7 @@ static __always_inline void cubic_init(struct sock *sk, struct plait_sock *s)
 	c->wmax_packets = s->wmax_packets;
 	hystart_round(tp, c);
 	c->anchor_us = tp->tcp_mstamp;
-	c->anchor_jiffies = (__u32)bpf_jiffies64();
+	c->anchor_jiffies = bpf_jiffies64();
 }
 
 /*
@@ -223,8 +223,8 @@ static __always_inline void cubic_event(struct sock *sk, struct plait_sock *s, e
 {
 	struct cubic *c = (struct cubic *)s->private;
 	const struct tcp_sock *tp = tcp_sk(sk);
-	__u32 now = (__u32)bpf_jiffies64(), idle = now - tp->lsndtime, elapsed = now - c->anchor_jiffies;
-	__u64 now_us = tp->tcp_mstamp, shifted_us, jiffy_1024ths_us;
+	__u64 now = bpf_jiffies64(), elapsed = now - c->anchor_jiffies, now_us = tp->tcp_mstamp, shifted_us, jiffy_1024ths_us;
+	__u32 idle = (__u32)now - tp->lsndtime;
 
 	if (event != CA_EVENT_TX_START || !c->epoch_us || (__s32)idle <= 0 || !elapsed)
 		return;
