@@ -44,11 +44,7 @@ type network struct {
 	topology *topo.Topology
 	plan     *topo.Plan
 	emulator *emu.Process // nil if no link needs it
-
-	// The emulator's last answer, when it came, and why there is none any more. Used by the sampling goroutine alone.
-	stats   map[string]emu.Stats
-	statsAt time.Time
-	broken  error
+	tally    tally
 }
 
 // build makes the topology and waits until it is ready.

@@ -5,9 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"plait.dev/plait/lab/emu"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/measure"
 	"plait.dev/plait/lab/result"
@@ -70,6 +68,9 @@ func describe(e experiment.Event) string {
 // counters says where each link's traffic is counted.
 func (n *network) counters(spec *experiment.Spec) []measure.Link {
 	var links []measure.Link
+	if n.emulator != nil {
+		n.tally.ask = n.emulator.Stats
+	}
 	for _, name := range sortedKeys(spec.Links) {
 		if ends := spec.Links[name].Ends; len(ends) > 2 {
 			for i, node := range ends {
@@ -80,7 +81,7 @@ func (n *network) counters(spec *experiment.Spec) []measure.Link {
 		for _, direction := range []string{"forward", "backward"} {
 			c, forward := measure.Counter{}, direction == "forward"
 			if slices.Contains(n.plan.Emulated, name) {
-				c.Emulated = n.emulatedTotals(name, forward)
+				c.Emulated = n.tally.totals(name, forward)
 			} else {
 				c = counter(n.topology.Counter(name, forward))
 			}
@@ -92,25 +93,6 @@ func (n *network) counters(spec *experiment.Spec) []measure.Link {
 
 func counter(c topo.Counter) measure.Counter {
 	return measure.Counter{NS: c.NS, Dev: c.Device, QueueDev: c.Queue, LossDev: c.Loss, EntryDev: c.Entry}
-}
-
-// emulatedTotals asks the emulator, once for all links and directions of a sample.
-func (n *network) emulatedTotals(name string, forward bool) func() measure.Totals {
-	return func() measure.Totals {
-		if now := time.Now(); n.stats == nil || now.Sub(n.statsAt) > time.Millisecond {
-			stats, err := n.emulator.Stats()
-			if err != nil {
-				n.broken = err
-				stats = map[string]emu.Stats{}
-			}
-			n.stats, n.statsAt = stats, now
-		}
-		d := n.stats[name].Forward
-		if !forward {
-			d = n.stats[name].Backward
-		}
-		return measure.Totals{Bytes: d.Bytes, Packets: d.Packets, Drops: d.Drops, QueuePackets: d.QueuePackets}
-	}
 }
 
 // fairness compares the goodputs of the applications, and of the connections in measured, that measure.jain names.

@@ -266,7 +266,7 @@ func (c *cell) collect() (*result.Cell, map[string][]byte, error) {
 	if out != nil && len(c.spec.Measure.Jain) > 0 {
 		c.fairness(out.Series)
 	}
-	if err := errors.Join(append(c.invalid, err, c.network.broken)...); err != nil {
+	if err := errors.Join(append(c.invalid, err, c.network.tally.broken)...); err != nil {
 		return nil, nil, err
 	}
 	for name, app := range c.spec.Apps {
