@@ -54,3 +54,18 @@ func TestSummaryColoursOnlyIfTold(t *testing.T) {
 		t.Errorf("no red cross in %q", text)
 	}
 }
+
+// TestReasonsApart: the same demand at other points, for another reason, keeps its own.
+func TestReasonsApart(t *testing.T) {
+	f := plain()
+	again := f.Bounds[0]
+	again.Because = "for another reason"
+	f.Bounds = append(f.Bounds, again)
+	var reasons []string
+	for _, g := range boundGroups(newSource(f, &colours{})) {
+		reasons = append(reasons, g.Because)
+	}
+	if n := len(f.Bounds); len(reasons) != n || reasons[n-1] != again.Because {
+		t.Errorf("of %d bounds the report gives the reasons %q", n, reasons)
+	}
+}

@@ -87,15 +87,16 @@ func (g boundGroup) Open() bool { return len(g.Rows) <= 8 || g.Hold < len(g.Rows
 
 func (g boundGroup) Count() string { return fmt.Sprintf("%d/%d", g.Hold, len(g.Rows)) }
 
-// boundGroups gathers the bounds by expression, in order.
+// boundGroups gathers the bounds by expression and reason, in order: what is demanded twice, at other points or with every seed, may have two.
 func boundGroups(s source) []*boundGroup {
 	var groups []*boundGroup
-	of := map[string]*boundGroup{}
+	of := map[[2]string]*boundGroup{}
 	for _, b := range s.file.Bounds {
-		g := of[b.Expression]
+		key := [2]string{b.Expression, b.Because}
+		g := of[key]
 		if g == nil {
 			g = &boundGroup{Expression: b.Expression, Because: b.Because}
-			of[b.Expression] = g
+			of[key] = g
 			groups = append(groups, g)
 		}
 		where := ""
