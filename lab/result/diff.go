@@ -228,6 +228,9 @@ func boundKeys(f *File, params []string) []string {
 			}
 		}
 		names[i] = bound.Expression
+		if bound.Seed > 0 { // the same may be demanded of the means
+			names[i] += " with every seed"
+		}
 		if len(told) > 0 {
 			names[i] += " at " + label(bound.Params, told)
 		}

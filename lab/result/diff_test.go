@@ -3,6 +3,7 @@ package result
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -142,5 +143,16 @@ func TestVerdictByChance(t *testing.T) {
 		if share := float64(changed) / times; share < 0.01 || share > 0.06 {
 			t.Errorf("%d seeds: %.3f of the comparisons find a change", n, share)
 		}
+	}
+}
+
+// TestDiffTellsSeedsFromMeans: the verdict on every seed does not stand for that on the means.
+func TestDiffTellsSeedsFromMeans(t *testing.T) {
+	file := func(mean bool) *File {
+		return &File{Bounds: []Bound{{Expression: "a.x > 1", OK: mean}, {Expression: "a.x > 1", Seed: 2}}}
+	}
+	want := []Change{{"a.x > 1", "holds", "fails"}}
+	if got := Diff(file(true), file(false)).Bounds; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
