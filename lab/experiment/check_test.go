@@ -168,6 +168,19 @@ func TestSecondsOfIntervals(t *testing.T) {
 	accepts(t, strings.ReplaceAll(file, "%", "125, jain: [f, g]")+bound)
 }
 
+// TestLeadingZero: YAML reads 010 as 8.
+func TestLeadingZero(t *testing.T) {
+	app := two + "apps: {f: {type: download, from: server, to: client, bytes: %}}\n"
+	refuses(t, strings.ReplaceAll(app, "%", "010"), "test.yaml:5:61: apps.f.bytes: 010 is 8 in YAML: write it without the zero")
+	if _, err := loadText(t, strings.ReplaceAll(app, "%", "7"), Options{Set: []string{"apps.f.bytes=010"}}); err == nil || !strings.Contains(err.Error(), "010 is 8 in YAML") {
+		t.Error(err)
+	}
+	for _, right := range []string{"10", "0o10", "0x10", "1_000", "08"} {
+		accepts(t, strings.ReplaceAll(app, "%", right))
+	}
+	accepts(t, "sysctl: {net.x: '010'}\n"+strings.ReplaceAll(app, "%", "7"))
+}
+
 // TestElements: an element of a list is there once it is measured, and what is no list has none.
 func TestElements(t *testing.T) {
 	file := two + strings.TrimSpace(bulk) + "\nbounds: [{expect: '%', because: x}]"

@@ -36,8 +36,12 @@ type field struct {
 
 const (
 	tagString = "!!str"
+	tagInt    = "!!int"
 	tagNull   = "!!null"
 )
+
+// octal is what old YAML reads to base 8, and people do not.
+var octal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
 var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
 
@@ -124,6 +128,9 @@ func newNode(file string, y *yaml.Node, path string, problems *Problems) *node {
 		if f, ok := n.value().(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
 			problems.add(n.place, path, "%s is not a finite number", n.text)
 			n.tag = tagNull
+		}
+		if v := n.value(); n.tag == tagInt && octal.MatchString(n.text) {
+			problems.add(n.place, path, "%s is %v in YAML: write it without the zero, or in quotes if it is text", n.text, v)
 		}
 	}
 	return n
