@@ -83,3 +83,11 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("tick of minus zero = %q", got)
 	}
 }
+
+func TestSpreadHasTwoDigits(t *testing.T) {
+	for sd, want := range map[float64]string{1.7678: "±1.8", 3.5355: "±3.5", 2: "±2.0", 0.99999: "±1.0", 0.661: "±0.66", 0.00283: "±0.0028", 12.34: "±12", 12345: "±12\u2009000"} {
+		if got := spread(sd); got != want {
+			t.Errorf("spread of %v: %s, want %s", sd, got, want)
+		}
+	}
+}

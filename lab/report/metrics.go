@@ -206,7 +206,7 @@ func leadCells(s source, m metricRef, stat func(variant string) (result.Stat, st
 		}
 		cells[i].Value = value(measured.Mean)
 		if measured.N > 1 && measured.SD > 0 {
-			cells[i].SD = "±" + value(roundTo(measured.SD, 2))
+			cells[i].SD = spread(measured.SD)
 		}
 		switch gain := float64(better(m.name)) * (measured.Mean - bestMean); {
 		case best < 0:

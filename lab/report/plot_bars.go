@@ -98,10 +98,10 @@ func (b *bars) row(point int, variant string) (row, bool) {
 		return row{}, false
 	}
 	record := []string{b.owner + "." + b.metric, b.s.table.Points[point].Label, variant, fmt.Sprint(stat.N), number(stat.Mean), number(stat.SD), "", ""}
-	measured, spread, demanded, paperNote := rowNote{class: "strong", text: value(stat.Mean)}, rowNote{wideOnly: true}, rowNote{class: "good"}, rowNote{}
+	measured, spreadNote, demanded, paperNote := rowNote{class: "strong", text: value(stat.Mean)}, rowNote{wideOnly: true}, rowNote{class: "good"}, rowNote{}
 	if stat.N > 1 && stat.SD > 0 {
 		b.notes[noteSD] = true
-		spread.text = "±" + value(roundTo(stat.SD, 2))
+		spreadNote.text = spread(stat.SD)
 	}
 	limits := b.s.limits(point, variant, b.owner, b.metric)
 	for _, l := range limits {
@@ -118,7 +118,7 @@ func (b *bars) row(point int, variant string) (row, bool) {
 		record[7] = number(paper.Published)
 		paperNote.text = "paper " + value(paper.Published)
 	}
-	r := row{notes: []rowNote{measured, spread, demanded, paperNote}}
+	r := row{notes: []rowNote{measured, spreadNote, demanded, paperNote}}
 	b.fig.csv = append(b.fig.csv, record)
 	r.draw = func(c *canvas, x scale, top, height float64) {
 		c.rect("bar", x.from, top, math.Max(0.5, x.at(stat.Mean)-x.from), height, 1.5)
@@ -175,6 +175,15 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// spread writes a standard deviation: its first two digits, and no third one that it does not have.
+func spread(sd float64) string {
+	two := roundTo(sd, 2)
+	if two >= 1 && two < 10 {
+		return "±" + strconv.FormatFloat(two, 'f', 1, 64)
+	}
+	return "±" + value(two)
 }
 
 // roundTo keeps n significant digits.
