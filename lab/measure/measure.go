@@ -121,7 +121,7 @@ func (r *Recorder) open(ctx context.Context) error {
 		open   func() (collector, error)
 	}{
 		{len(m.Pcap) > 0, func() (collector, error) { return openCaptures(m.Pcap) }},
-		{m.Probe, func() (collector, error) { return openProbe(tracefs, r.cfg) }},
+		{m.Probe && len(r.cfg.Apps) > 0, func() (collector, error) { return openProbe(tracefs, r.cfg) }},
 		{len(m.Routes) > 0, func() (collector, error) { return openRoutes(r.cfg) }},
 		{true, func() (collector, error) { return openCounters(r.cfg.Nodes) }},
 		{true, func() (collector, error) { return openLinks(r.cfg) }},

@@ -42,6 +42,17 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// TestProbeOfNothing: a variant in which only pings run has nothing to probe, and is no failure for that.
+func TestProbeOfNothing(t *testing.T) {
+	r, err := Start(t.Context(), Config{Every: time.Second, Origin: time.Now(), Measure: experiment.Measure{Probe: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // threeNodes makes a sender with the links "a" and "b" to a router, and from there the link "c" of 20 Mbit/s, with a queue
 // of 45420 bytes, to a receiver. Node n of a link has the address 2001:db8:<link>::n, and the sender announces the
 // one on b over MPTCP.

@@ -88,9 +88,6 @@ func openProbe(dir string, cfg Config) (*probe, error) {
 		p.apps[app.Port] = i
 		filter = append(filter, fmt.Sprintf("sport == %d || dport == %d", app.Port, app.Port))
 	}
-	if filter == nil {
-		return nil, errors.New("probe tcp: no application has a TCP port")
-	}
 	p.instance = filepath.Join(dir, "instances", "plait")
 	if err := os.Mkdir(p.instance, 0o700); err != nil {
 		return nil, fmt.Errorf("probe tcp: make trace instance: %w", err)
