@@ -381,7 +381,7 @@ func TestControlUnwritable(t *testing.T) {
 	file := filepath.Join(h.dir, "file")
 	h.must(os.WriteFile(file, nil, 0o600))
 	for control, says := range map[string]string{
-		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; run this as root, or name another path as control in the configuration",
+		"/proc/plait/control":              "make the directory of the control socket: mkdir /proc/plait: no such file or directory; name another path as control in the configuration",
 		filepath.Join(file, "control"):     "make the directory of the control socket: mkdir " + file + ": not a directory",
 		file:                               "listen on " + file + ": a file is there that is no socket; name another path as control in the configuration",
 		"/proc/sys/net/ipv4/plait.control": "open the lock of the control socket: ",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -140,8 +141,10 @@ func checkUp(registered, linked, exits bool, version string, err error) Check {
 	switch {
 	case err == nil:
 		return Check{"plait", OK, "up, version " + version, ""}
-	case !errors.Is(err, ErrNotRunning):
+	case errors.Is(err, fs.ErrPermission):
 		return Check{"plait", Warn, firstLine(err), "run this as root, on the host plait is on"}
+	case !errors.Is(err, ErrNotRunning):
+		return Check{"plait", Warn, firstLine(err), ""}
 	case registered && linked:
 		return Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH" + orKill}
 	case exits:

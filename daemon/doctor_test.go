@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +131,8 @@ func TestCheckUp(t *testing.T) {
 		{true, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: the kernel has its congestion control", "name its control socket with --control PATH" + orKill}},
 		{true, false, false, down, Check{"plait", Warn, "no daemon, but the kernel still has the congestion control of an earlier one", "remove it with plait down"}},
 		{false, true, true, down, Check{"plait", Warn, "another plait is up, with another control socket: it has the BGP exits of this network namespace", "name its control socket with --control PATH" + orKill}},
-		{true, true, false, errors.New("permission denied\nx"), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
+		{true, true, false, fmt.Errorf("%w\nx", fs.ErrPermission), Check{"plait", Warn, "permission denied", "run this as root, on the host plait is on"}},
+		{true, true, false, fmt.Errorf("%w: see its log\nx", ErrNoAnswer), Check{"plait", Warn, "no answer: see its log", ""}},
 	} {
 		if got := checkUp(c.registered, c.linked, c.exits, "1.2.3", c.err); got != c.want {
 			t.Errorf("registered %v, linked %v, exits %v, %v:\ngot  %+v\nwant %+v", c.registered, c.linked, c.exits, c.err, got, c.want)

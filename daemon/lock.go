@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -22,16 +23,24 @@ const lockSuffix = ".lock"
 // orphanPatience is how long plait down waits for the locks of a plait that was killed: its helper has them until it has ended, which is soon.
 const orphanPatience = 5 * time.Second
 
+// AsRoot begins the advice about an error, if root would not have it.
+func AsRoot(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "run this as root, or "
+	}
+	return ""
+}
+
 // lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
 // answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
 // opened it. Who has the lock is given so long to end.
 func lock(path string, patience time.Duration) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the control socket: %w; run this as root, or name another path as control in the configuration", err)
+		return nil, fmt.Errorf("make the directory of the control socket: %w; %sname another path as control in the configuration", err, AsRoot(err))
 	}
 	f, err := os.OpenFile(path+lockSuffix, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the control socket: %w; run this as root, or name another path as control in the configuration", err)
+		return nil, fmt.Errorf("open the lock of the control socket: %w; %sname another path as control in the configuration", err, AsRoot(err))
 	}
 	last := time.Now().Add(patience)
 	for {

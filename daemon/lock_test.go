@@ -1,6 +1,10 @@
 package daemon
 
 import (
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 
 	"plait.dev/plait/bpf"
@@ -26,5 +30,20 @@ func TestDownOtherControl(t *testing.T) {
 	})
 	if !registered() {
 		t.Error("the congestion control of the one that is up is removed")
+	}
+}
+
+// What root would not get either is no matter of rights.
+func TestAsRoot(t *testing.T) {
+	for errno, want := range map[syscall.Errno]bool{syscall.EACCES: true, syscall.EPERM: true, syscall.EROFS: false, syscall.ENOSPC: false, syscall.ENOENT: false} {
+		if got := AsRoot(&fs.PathError{Op: "open", Path: "/run/plait", Err: errno}); (got != "") != want {
+			t.Errorf("%v: %q", errno, got)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // and /proc may be read-only
+	}
+	if _, err := lock("/proc/plait/control", 0); err == nil || strings.Contains(err.Error(), "root") {
+		t.Errorf("got %v, want nothing of root", err)
 	}
 }

@@ -176,7 +176,7 @@ func (f *upFlags) background(ctx context.Context) error {
 	}
 	log, err := os.OpenFile(f.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
 	if err != nil {
-		return fmt.Errorf("write the log: %w; run this as root, or name another file with --log", err)
+		return fmt.Errorf("write the log: %w; %sname another file with --log", err, daemon.AsRoot(err))
 	}
 	defer log.Close()
 	r, w, err := os.Pipe()
