@@ -23,6 +23,10 @@ const maxRules = 63
 // maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
 const maxControlBytes = 107
 
+// maxConfigBytes is more than the rules that the kernel half has room for (65536 prefixes) take. What is larger is no configuration, and would fill the memory of a daemon
+// that is up.
+const maxConfigBytes = 8 << 20
+
 // Mode is what a lever may do.
 type Mode string
 
@@ -209,6 +213,9 @@ func (c *Config) read(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() { // a pipe has its text once, and another process is to read it, and a reload
 		return fmt.Errorf("read configuration %s: it is no regular file, and is to be read more than once; write it to a file and name that", path)
+	}
+	if err == nil && info.Size() > maxConfigBytes {
+		return fmt.Errorf("read configuration %s: it has %d bytes: expected %d at most", path, info.Size(), maxConfigBytes)
 	}
 	var text []byte
 	if err == nil {

@@ -67,10 +67,12 @@ func what(n *yaml.Node) string {
 	return shown(n.Value)
 }
 
-// resolve follows an alias (*name) to what it stands for.
+// resolve follows an alias (*name) to what it stands for, at the place of the alias: what is right there may be wrong here.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
-		return n.Alias
+		here := *n.Alias
+		here.Line, here.Column = n.Line, n.Column
+		return &here
 	}
 	return n
 }

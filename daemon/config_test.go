@@ -232,12 +232,25 @@ func TestNotYAML(t *testing.T) {
 		"congestion:\n\tmode: off\n":        "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
 		"{}\n# \xe9t\xe9\n":                 "plait.yaml:2:1: invalid trailing UTF-8 octet: expected YAML",
 		"# \u00e9\n\n# \x00\n":              "plait.yaml:3:1: control characters are not allowed: expected YAML",
+		"metrics: &a off\ncontrol: *a\n":    "plait.yaml:2:10: control: off: expected an absolute path",
 		"control: /run/x\nmetrics: *off\n":  "plait.yaml:2:1: unknown anchor 'off' referenced: expected YAML",
 	} {
 		inDirectory(t, text)
 		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
 			t.Errorf("%q:\ngot  %v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// A file that is no configuration, such as a disk's image, is not read into memory.
+func TestTooLarge(t *testing.T) {
+	inDirectory(t, "{}\n")
+	if err := os.Truncate("plait.yaml", maxConfigBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("read configuration plait.yaml: it has %d bytes: expected %d at most", maxConfigBytes+1, maxConfigBytes)
+	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
