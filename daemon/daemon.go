@@ -265,11 +265,19 @@ func open(c Config, o Options) (*Daemon, error) {
 
 // close takes plait out of the kernel. Its sockets return to the system's default at once, with windows their paths have carried. A reload that is
 // asked for meanwhile comes before, or too late.
-func (d *Daemon) close() error {
+func (d *Daemon) close() error { return d.end(nil) }
+
+// end is close for a plait that ends because of an error, which it does not say again.
+func (d *Daemon) end(why error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kernel.helper.hurry()
-	return errors.Join(d.acks.close(), d.follow(), d.kernel.unhook(), d.kernel.pass(passRelease), d.kernel.Close(), d.kernel.helper.end())
+	before := errors.Join(d.acks.close(), d.follow(), d.kernel.unhook())
+	released := d.kernel.pass(passRelease)
+	if errors.Is(why, errHelperGone) && errors.Is(released, errHelperGone) {
+		released = nil
+	}
+	return errors.Join(before, released, d.kernel.Close(), d.kernel.helper.end())
 }
 
 // questions are those of the daemon and of its levers.
@@ -369,7 +377,7 @@ func run(ctx context.Context, c Config, o Options, held []*os.File) (err error) 
 	var running sync.WaitGroup
 	defer func() { // who has asked gets an answer, but no connection waits for that
 		stop(nil)
-		err = errors.Join(err, d.close())
+		err = errors.Join(err, d.end(err))
 		running.Wait()
 	}()
 	if d.exits != nil {

@@ -32,11 +32,12 @@ const (
 
 // What is said on the socket, a byte each: the daemon asks for a visit, the helper says when it has visited a namespace and when all.
 const (
-	askVisit   = 'v'
-	saysOne    = '.'
-	saysAll    = '!'
-	helperGone = "the helper process of plait is gone: see the log; plait ends, to be started anew"
+	askVisit = 'v'
+	saysOne  = '.'
+	saysAll  = '!'
 )
+
+var errHelperGone = errors.New("the helper process of plait is gone: see the log; plait ends, to be started anew")
 
 // How long the helper may visit one namespace, and how long when plait goes down: connections it does not reach then leave by themselves.
 const (
@@ -87,7 +88,7 @@ func startHelper(locks []*os.File, visitor *ebpf.Program, exits bool) (*helper, 
 // visit makes the helper visit the sockets of all other network namespaces. It is for one goroutine at a time.
 func (h *helper) visit() error {
 	if _, err := h.socket.Write([]byte{askVisit}); err != nil {
-		return errors.New(helperGone)
+		return errHelperGone
 	}
 	for said := []byte{0}; said[0] != saysAll; {
 		_ = h.socket.SetReadDeadline(time.Now().Add(h.patience)) // a socket has deadlines
@@ -97,7 +98,7 @@ func (h *helper) visit() error {
 			return fmt.Errorf("the helper process of plait has said nothing for %v, and was killed; plait ends, to be started anew", h.patience)
 		}
 		if err != nil {
-			return errors.New(helperGone)
+			return errHelperGone
 		}
 	}
 	return nil
@@ -112,7 +113,7 @@ func (h *helper) watch(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-h.ended:
-		return errors.New(helperGone)
+		return errHelperGone
 	}
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,10 +39,22 @@ func TestHelperKilled(t *testing.T) {
 	helper, err := os.FindProcess(s.children(p.cmd.Process.Pid)[0])
 	s.must(err)
 	s.must(helper.Kill())
-	if err := p.cmd.Wait(); err == nil || !strings.Contains(p.said.String(), helperGone) {
+	if err := p.cmd.Wait(); err == nil || !strings.Contains(p.said.String(), errHelperGone.Error()) {
 		t.Errorf("the daemon ended with %v, and said: %s", err, p.said.String())
 	}
 	s.same("after the helper's death", before)
+}
+
+// The end of plait misses the helper again, to release connections, and does not say so a second time.
+func TestHelperKilledSaidOnce(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	h.must(syscall.Kill(h.children(p.cmd.Process.Pid)[0], syscall.SIGKILL))
+	err := p.cmd.Wait()
+	if n := strings.Count(p.said.String(), errHelperGone.Error()); err == nil || n != 1 {
+		t.Errorf("the daemon ended with %v, and said %d times that the helper is gone: %s", err, n, p.said.String())
+	}
+	h.clean("after the end")
 }
 
 // A helper that hangs keeps neither the heartbeat nor a reload waiting, and plait ends to get another.
@@ -70,7 +83,7 @@ func TestHelperHangs(t *testing.T) {
 		h.must(helper.cmd.Process.Signal(syscall.SIGCONT))
 		t.Fatal("the reload waits for the helper")
 	}
-	if err := helper.watch(t.Context()); err == nil || err.Error() != helperGone {
+	if err := helper.watch(t.Context()); !errors.Is(err, errHelperGone) {
 		t.Errorf("got %v, want that plait ends", err)
 	}
 	d.kernel.helper = nil
