@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -119,6 +122,27 @@ func (c Config) whose() (path string, id uint64, err error) {
 		return "", 0, fmt.Errorf("find cgroup %s: %w; name another as cgroup in the configuration", path, err)
 	}
 	return path, id, nil
+}
+
+// occupant is the program that sees the connections of a cgroup, the nearest from there up to the mount, and which cgroup it is attached to; "": there is none.
+func occupant(cgroup string) (id ebpf.ProgramID, where string) {
+	for path := cgroup; ; path = filepath.Dir(path) {
+		if _, err := cgroupID(path); err != nil {
+			return 0, "" // above the mount
+		}
+		d, err := os.Open(path)
+		if err != nil {
+			return 0, ""
+		}
+		found, err := link.QueryPrograms(link.QueryOptions{Target: int(d.Fd()), Attach: ebpf.AttachCGroupSockOps})
+		d.Close()
+		if err != nil {
+			return 0, ""
+		}
+		if len(found.Programs) > 0 {
+			return found.Programs[0].ID, path
+		}
+	}
 }
 
 // replaced says that new connections are not taken because the cgroup is gone that there was when plait came up, or there is another one by its name, as of a

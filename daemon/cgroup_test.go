@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
 	"plait.dev/plait/bpf"
 )
 
@@ -162,4 +166,35 @@ func TestOffNeedsNoCgroup(t *testing.T) {
 	c.Cgroup = "" // and one that comes later is no change
 	_, err = c.Reread(path)
 	h.must(err)
+}
+
+// A program of somebody else that allows none beside it is named, not a security module; plait does not come up, and leaves nothing.
+func TestCgroupOccupied(t *testing.T) {
+	h := newHost(t)
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SockOps, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
+	h.must(err)
+	defer p.Close()
+	info, err := p.Info()
+	h.must(err)
+	id, _ := info.ID()
+	d, err := os.Open(h.cgroup)
+	h.must(err)
+	defer d.Close()
+	h.must(link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(d.Fd()), Program: p, Attach: ebpf.AttachCGroupSockOps}))
+	defer func() {
+		h.must(link.RawDetachProgram(link.RawDetachProgramOptions{Target: int(d.Fd()), Program: p, Attach: ebpf.AttachCGroupSockOps}))
+	}()
+	whole := h.cgroup
+	for what, cgroup := range map[string]string{"there": whole, "above": h.group(filepath.Join(whole, "inner"))} {
+		h.cgroup = cgroup
+		_, err := h.try(filepath.Join(h.dir, "control"), takeAll)
+		want := fmt.Sprintf("attach to the connections of cgroup %s: %s has program %d of somebody else", cgroup, whole, id)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", what, err, want)
+		}
+	}
+	h.cgroup = whole
+	if registered() {
+		t.Error("the kernel knows plait")
+	}
 }

@@ -142,6 +142,10 @@ func probeTracing() error {
 func (k *kernel) hook(cgroup string) error {
 	l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: ebpf.AttachCGroupSockOps, Program: k.Programs["plait_sockops"]})
 	if err != nil {
+		if id, where := occupant(cgroup); errors.Is(err, unix.EPERM) && where != "" {
+			return fmt.Errorf("attach to the connections of cgroup %s: %s has program %d of somebody else, which seems to allow none beside it (it is attached without BPF_F_ALLOW_MULTI): "+
+				"bpftool prog show id %[3]d says what it is; end it, or name another cgroup in the configuration", shownCgroup(cgroup), shownCgroup(where), id)
+		}
 		return fmt.Errorf("attach to the connections of cgroup %s: %w", cgroup, refused(err))
 	}
 	k.hooked = l
