@@ -161,7 +161,6 @@ func TestBuildRandomness(t *testing.T) {
 	}
 }
 
-// The two directions of a mobile WiMAX link lead to one terminal, those of other links do not.
 // TestBuildJitterCap: a cap of 0 is one, not the default.
 func TestBuildJitterCap(t *testing.T) {
 	var d experiment.Direction
