@@ -156,7 +156,9 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 			continue
 		}
 		if err != nil {
-			problems = errors.Join(problems, err)
+			if problems == nil || !strings.Contains(problems.Error(), err.Error()) { // what is wrong with --traces is wrong for each
+				problems = errors.Join(problems, err)
+			}
 			continue
 		}
 		if f.group != "" && e.Spec.Group != f.group {

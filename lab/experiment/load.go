@@ -175,6 +175,9 @@ func (l *loader) static() *Spec {
 
 // load reads an experiment from text. Paths in it are relative to dir.
 func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
+	if err := checkTraces(opt.Traces); err != nil {
+		return nil, err
+	}
 	tree, problems := parseYAML(file, text)
 	if tree == nil {
 		return nil, problems

@@ -151,11 +151,18 @@ links: {a: {ends: [client, server], forward: {trace: {file: $recording}}, backwa
 	}
 }
 
-// TestNoTracesDirectory: plait has a recording of that name too, and it is not the one that was meant.
+// TestNoTracesDirectory: plait has a recording of that name too, and it is not the one that was meant; and who names a directory wrongly is told so of an experiment that
+// replays nothing, too.
 func TestNoTracesDirectory(t *testing.T) {
-	_, err := loadText(t, "links: {a: {ends: [client, server], trace: {file: steps.down}}}"+bulk, Options{Traces: "nowhere"})
-	if want := "links.a.trace.file: find recordings for --traces: stat nowhere"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+	for _, c := range []struct{ link, dir, want string }{
+		{"trace: {file: steps.down}", "nowhere", "find recordings for --traces: stat nowhere"},
+		{"delay_ms: 1", "nowhere", "find recordings for --traces: stat nowhere"},
+		{"delay_ms: 1", "matrix_test.go", "find recordings for --traces: matrix_test.go is not a directory"},
+	} {
+		_, err := loadText(t, "links: {a: {ends: [client, server], "+c.link+"}}"+bulk, Options{Traces: c.dir})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with --traces %s: %v, want %s", c.link, c.dir, err, c.want)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -33,6 +32,21 @@ func (x *Experiment) Recordings() []result.Recording {
 
 // NoRecordings is what the directory of $traces holds beside recordings, which the matrix leaves out.
 func (x *Experiment) NoRecordings() []string { return x.load.noRecordings }
+
+// checkTraces says what is wrong with the directory of --traces, whether the experiment replays recordings or not: without it another file of a recording's name would do
+// in silence.
+func checkTraces(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case dir == "":
+		return nil
+	case err != nil:
+		return fmt.Errorf("find recordings for --traces: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("find recordings for --traces: %s is not a directory", dir)
+	}
+	return nil
+}
 
 // expandTraces puts the recordings of --traces where a list of the matrix is the word $traces.
 func (l *loader) expandTraces() error {
@@ -128,9 +142,6 @@ func (l *loader) trace(name string) (recording, error) {
 // readTrace reads a recording: of the directory given with --traces if it is there, else a path relative to the experiment, else
 // one of plait's own.
 func (l *loader) readTrace(name string) (content []byte, file string, err error) {
-	if _, err := os.Stat(cmp.Or(l.opt.Traces, ".")); err != nil { // another file of that name would do in silence
-		return nil, "", fmt.Errorf("find recordings for --traces: %w", err)
-	}
 	file = filepath.Join(l.opt.Traces, name)
 	if _, err := os.Stat(file); l.opt.Traces == "" || filepath.IsAbs(name) || err != nil {
 		file = l.relative(name)
