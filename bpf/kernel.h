@@ -192,8 +192,6 @@ struct tcp_sock {
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_cnt;
 	__u32 snd_cwnd_clamp;
-	__u32 snd_cwnd_used;
-	__u32 snd_cwnd_stamp; /* jiffies */
 	__u32 prior_cwnd;
 	__u32 prr_out;
 	__u32 delivered;

@@ -245,7 +245,6 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->lead_us = 0;
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
-	s->cwnd_stamp = tp->snd_cwnd_stamp;
 	if (!tp->data_segs_out && tp->snd_cwnd > 1) /* 1: of a handshake that lost packets (tcp_init_transfer) */
 		s->initial_packets = min(tp->snd_cwnd, 255u);
 	if (s->hooked && !s->train_start_us) /* of the handshake; what a connection that was there before heard last came at a time unknown */
@@ -365,15 +364,14 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u32 asked = tp->write_seq + tp->snd_wnd;
-	bool anew, waits = false;
+	bool anew;
 
 	if (!s)
 		return 2;
 	anew = asked != s->asked_to_send;
 	s->asked_to_send = asked;
 	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
-		waits = s->burst_start_us; /* a burst, for its pacing or for the peer's window: it is not the application that pauses, nor that leaves the window unused */
-		if (!waits) {
+		if (!s->burst_start_us) { /* else one waits, for its pacing or for the peer's window, and it is not the application that pauses */
 			burst_begins(tp, s, tp->tcp_mstamp);
 			notice_pause(tp, s);
 		}
@@ -390,8 +388,6 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		return burst_min_tso_segs(tp);
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);
-	if (!waits)
-		window_unused(sk, s);
 	return 2;
 }
 

@@ -2,7 +2,8 @@
 /*
  * Window-based control as net/ipv4/tcp_input.c and tcp_output.c do it around algorithms that have no cong_control:
  * slow start (RFC 5681), proportional rate reduction (RFC 6937), the window after an idle time (RFC 2861), pacing rate.
- * A congestion control with cong_control, as ours must be to pace bursts, has to do all of it itself.
+ * A congestion control with cong_control, as ours must be to pace bursts, has to do all of it itself. Not tcp_cwnd_application_limited(): the kernel
+ * asks for it where no ACK has let a window grow, or could have, for an RTO (tcp_cong_avoid()), and after that time an idle connection restarts anyway.
  */
 #ifndef PLAIT_WINDOW_H
 #define PLAIT_WINDOW_H
@@ -91,11 +92,6 @@ static __always_inline __u32 initial_window(const struct plait_sock *s)
 	return s->initial_packets ?: TCP_INIT_CWND;
 }
 
-static __always_inline bool restarts_after_idle(struct sock *sk)
-{
-	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle;
-}
-
 /*
  * tcp_cwnd_restart(): half the window per RTO of idleness, down to the initial window; a time in which the peer's window is closed is one. To be asked when more has been written
  * (tcp_skb_entail()) and when the peer's window has changed (tcp_ack_update_window()), which may be more than once before anything leaves. Returns whether there was an idle time.
@@ -103,37 +99,16 @@ static __always_inline bool restarts_after_idle(struct sock *sk)
 static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock *s)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
-	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
-	__s32 idle = now - tp->lsndtime;
-	__u32 cwnd = tp->snd_cwnd, restart = min(cwnd, initial_window(s));
+	__u32 rto = ((struct inet_connection_sock *)sk)->icsk_rto, cwnd = tp->snd_cwnd, restart = min(cwnd, initial_window(s));
+	__s32 idle = (__u32)bpf_jiffies64() - tp->lsndtime;
 
-	if (tp->packets_out || !rto || idle <= (__s32)rto || !restarts_after_idle(sk))
+	if (tp->packets_out || !rto || idle <= (__s32)rto || !sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle)
 		return false;
 	tp->snd_ssthresh = remembered_ssthresh(sk, tp);
 	for (int i = 0; i < 16 && (idle -= rto) > 0 && cwnd > restart; i++)
 		cwnd >>= 1;
 	tp->snd_cwnd = max(cwnd, restart);
-	s->cwnd_stamp = now;
 	return true;
-}
-
-/* tcp_cwnd_application_limited(): a window that was not used for an RTO comes half way down to what was (RFC 2861). */
-static __always_inline void window_unused(struct sock *sk, struct plait_sock *s)
-{
-	struct tcp_sock *tp = tcp_sk_mut(sk);
-	__u32 now = (__u32)bpf_jiffies64(), rto = ((struct inet_connection_sock *)sk)->icsk_rto;
-	__u32 used = max(tp->snd_cwnd_used, initial_window(s));
-	__u32 stamp = tp->snd_cwnd_stamp; /* the later of the kernel's and ours */
-
-	if ((__s32)(s->cwnd_stamp - stamp) > 0)
-		stamp = s->cwnd_stamp;
-	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || !rto || (__s32)(now - stamp) < (__s32)rto || !restarts_after_idle(sk))
-		return;
-	if (ca_state(sk) == TCP_CA_Open && used < tp->snd_cwnd) {
-		tp->snd_ssthresh = remembered_ssthresh(sk, tp);
-		tp->snd_cwnd = (tp->snd_cwnd + used) >> 1;
-	}
-	s->cwnd_stamp = now;
 }
 
 /* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above. */

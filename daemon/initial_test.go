@@ -64,3 +64,20 @@ func TestClosedWindow(t *testing.T) {
 		}
 	})
 }
+
+// What is sent every now and then needs less than the window, and leaves it as it is: acknowledgements come all the time, of which the kernel takes each for a sign that
+// it is in use.
+func TestUnusedWindow(t *testing.T) {
+	h := newHost(t)
+	h.asKernel(h.distant(nil), func(who string, c pair) {
+		before := h.window(c.server)
+		go func() { _ = receive(c.client, 0, 1<<30) }()
+		for range 30 { // in 7 RTOs of 0.4 s
+			h.must(send(c.server, 0, 30<<10))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if after := h.window(c.server); after < before {
+			t.Errorf("%s: of a window of %d segments %d are left", who, before, after)
+		}
+	})
+}
