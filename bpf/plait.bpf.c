@@ -316,6 +316,8 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 		return;
 	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from))
 		s->prr_delivered = 0;
+	if (state == TCP_CA_Loss) /* what a timeout finds lost no ACK tells (rate_sample), and it was not carried */
+		s->in_flight = s->in_flight_past = 0;
 	algorithm_set_state(sk, s, state);
 	/* tcp_end_cwnd_reduction(), which leaves it to algorithms with cong_control */
 	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
