@@ -207,6 +207,8 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		window_control(sk, s, rs);
 	if (s->burst_start_us && all_acknowledged(tp))
 		burst_ends(sk, s, tp->tcp_mstamp);
+	if (tp->snd_wnd < tp->mss_cache) /* until the peer has room again nothing arrives, however fast the path is */
+		s->ack_us = 0;
 	return sample_send(sk, s, false);
 }
 

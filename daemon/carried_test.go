@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,5 +39,26 @@ func TestTimeoutIsNotCarried(t *testing.T) {
 	s.settles()
 	if after := carried(); after >= flight-1 {
 		t.Errorf("after a timeout that lost all of them but one %d packets count as carried", after)
+	}
+}
+
+// While the peer has no room nothing arrives, which says nothing of how fast a burst does.
+func TestBurstAcrossClosedWindow(t *testing.T) {
+	s := newSwitching(t, "burst", func(uint32, func()) bool { return false })
+	for range 4 {
+		s.must(send(s.server, 0, 64<<10))
+		s.settles()
+	}
+	s.must(s.client.SetReadDeadline(time.Now()))
+	time.Sleep(50 * time.Millisecond) // until its reader has gone
+	go func() { _ = send(s.server, 0, 32<<20) }()
+	s.eventually(20*time.Second, "nothing is sent for 2 s", func() bool { return s.info(s.server).Last_data_sent > 2000 })
+	closed := s.info(s.server)
+	opened := uint64(monotonicNs()) / 1000
+	s.must(s.client.SetReadDeadline(time.Time{}))
+	go func() { _, _ = io.Copy(io.Discard, s.client) }()
+	s.eventually(10*time.Second, "a megabyte more is acknowledged", func() bool { return s.info(s.server).Bytes_acked > closed.Bytes_acked+1<<20 })
+	if first := s.state().get("plait_sock", "ack_us"); first < opened {
+		t.Errorf("with a window of %d bytes it was closed for 2 s, and the burst's arrival counts from %d ms before it opened", closed.Snd_wnd, (opened-first)/1000)
 	}
 }
