@@ -193,6 +193,7 @@ struct tcp_sock {
 	__u32 snd_cwnd_cnt;
 	__u32 snd_cwnd_clamp;
 	__u32 prior_cwnd;
+	__u32 prr_delivered;
 	__u32 prr_out;
 	__u32 delivered;
 	__u32 lost;

@@ -247,6 +247,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->lead_us = 0;
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
+	s->prr_delivered = tp->prr_delivered;
 	if (!tp->data_segs_out && tp->snd_cwnd > 1) /* 1: of a handshake that lost packets (tcp_init_transfer) */
 		s->initial_packets = min(tp->snd_cwnd, 255u);
 	if (s->hooked && !s->train_start_us) /* of the handshake; what a connection that was there before heard last came at a time unknown */

@@ -62,3 +62,30 @@ func TestBurstAcrossClosedWindow(t *testing.T) {
 		t.Errorf("with a window of %d bytes it was closed for 2 s, and the burst's arrival counts from %d ms before it opened", closed.Snd_wnd, (opened-first)/1000)
 	}
 }
+
+// Who comes back in the middle of a recovery knows of it what the kernel does, and not what the one before was like.
+func TestComesBackInRecovery(t *testing.T) {
+	const victim, stale = 60, 100_000
+	packets := 0
+	lost := make(chan bool, 1)
+	s := newSwitching(t, "reno", func(uint32, func()) bool {
+		if packets++; packets == victim {
+			lost <- true
+		}
+		return packets == victim
+	})
+	s.state().set("plait_sock", "prr_delivered", stale)
+	s.choose(s.server, systemDefault)
+	go func() { _ = send(s.server, 0, 8<<20) }()
+	<-lost
+	s.becomes(caRecovery)
+	s.choose(s.server, "plait")
+	before := s.info(s.server)
+	s.eventually(10*time.Second, "an ACK comes", func() bool {
+		return s.info(s.server).Sacked > before.Sacked || s.info(s.server).Bytes_acked > before.Bytes_acked
+	})
+	after := s.info(s.server)
+	if n := s.state().get("plait_sock", "prr_delivered"); n >= stale || after.Snd_cwnd > before.Snd_cwnd+before.Snd_ssthresh {
+		t.Errorf("%d packets count as delivered in this recovery; the window was %d segments, and is %d", n, before.Snd_cwnd, after.Snd_cwnd)
+	}
+}

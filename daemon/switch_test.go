@@ -81,7 +81,7 @@ func (s *switching) to(algorithm string) {
 
 // States of a connection's congestion control, as the kernel has them.
 const (
-	caOpen, caLoss = 0, 4
+	caOpen, caRecovery, caLoss = 0, 3, 4
 )
 
 func (s *switching) becomes(state uint8) {
