@@ -90,7 +90,7 @@ int plait_sockets(struct bpf_iter__tcp *ctx)
 		find(tp, name);
 		return 0;
 	}
-	ours = name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5];
+	ours = is_plait(name);
 	if (skc->skc_state == TCP_LISTEN) {
 		if (ours && plait_pass == PASS_TAKE)
 			bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name)); /* its application asks once, when it starts: it may have asked a plait of before */

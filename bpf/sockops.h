@@ -18,6 +18,28 @@ static __always_inline bool on_default(const __u8 *name)
 	return true;
 }
 
+static __always_inline bool is_plait(const __u8 *name)
+{
+	return name[0] == 'p' && name[1] == 'l' && name[2] == 'a' && name[3] == 'i' && name[4] == 't' && !name[5];
+}
+
+/*
+ * A socket that is connected anew (after connect() to AF_UNSPEC) has the congestion control of before, which plait has set, and what plait knows is of another path. Says whether
+ * that was plait's, and not its application's choice.
+ */
+static __always_inline bool forget(struct bpf_sock_ops *ctx, struct sock *sk)
+{
+	struct plait_sock *s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
+	__u8 name[16] = {};
+	bool ours;
+
+	if (!s)
+		return false;
+	ours = s->kind == SOCK_MANAGED && !s->asked && !bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) && is_plait(name);
+	bpf_sk_storage_delete(&plait_socks, sk);
+	return ours && !bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback));
+}
+
 /* An application that chose a congestion control keeps it, also if it is the default: on another host it is not. Of MPTCP's subflows nobody can tell that it was
  * the application: the kernel, too, sets theirs as if by setsockopt. */
 static __always_inline bool undecided(struct bpf_sock_ops *ctx, struct sock *sk)
@@ -56,9 +78,10 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 {
 	__u32 index, generation = plait_daemon.generation;
 	struct plait_policy *p = policy_of(sk, &index);
+	bool ours = forget(ctx, sk);
 	struct plait_sock *s;
 
-	if (!p || daemon_silent() || !undecided(ctx, sk))
+	if (!p || daemon_silent() || (!ours && !undecided(ctx, sk)))
 		return 1;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!s)
