@@ -66,8 +66,7 @@ static __always_inline void take_later(struct bpf_sock_ops *ctx, struct sock *sk
 {
 	if (!((struct tcp_sock *)sk)->data_segs_out)
 		return;
-	s->later = false;
-	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
+	s->later = false; /* the callback stays: another program on this cgroup may want it, too */
 	if (undecided(ctx, sk))
 		attach(ctx, s);
 	else
