@@ -10,8 +10,9 @@
 
 /* Less says more of the round-trip time than of how fast data goes. */
 #define TRANSFER_MIN_BYTES (128 << 10)
-/* What does not end is told of in parts of this length. */
+/* What does not end is told of in parts of this length, or of so many bytes, of which 32 bits hold some more. */
 #define TRANSFER_PART_NS (2000 * 1000000ULL)
+#define TRANSFER_PART_BYTES (1 << 30)
 
 struct connection {
 	__u64 began_ns; /* 0: nothing is on the way */
@@ -139,7 +140,7 @@ static __always_inline void transfer_heard(struct __sk_buff *skb, const struct s
 	took = now - began;
 	from = c->from;
 	over = (__s32)(ack - c->next) >= 0;
-	if (!over && (took < TRANSFER_PART_NS || ack - from < TRANSFER_MIN_BYTES))
+	if (!over && ack - from < (took < TRANSFER_PART_NS ? TRANSFER_PART_BYTES : TRANSFER_MIN_BYTES))
 		return; /* slow ones count as well, when there is enough of them */
 	if (over)
 		ack = c->next;

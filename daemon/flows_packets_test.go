@@ -268,6 +268,40 @@ func TestFlowPacketsTransfer(t *testing.T) {
 	}
 }
 
+// However much a connection sends in the time of a part, all of it is told.
+func TestFlowPacketsTransferFast(t *testing.T) {
+	h := newNamespace(t)
+	f := loadPrograms(h)
+	const token, window, windows = 7, 512 << 20, 10
+	flow, began := flow4, monotonicNs()
+	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(flow.key(), &bpf.FlowsFlow{Stats: bpf.FlowStats{Acked: 1000, Next: 1 << 30, UnansweredAtNs: 1, Armed: 1, Token: token}}))
+	h.must(f.Maps[bpf.FlowsMapPlaitConnections].Put(uint32(token), &bpf.FlowsConnection{BeganNs: began}))
+	for n := uint32(1); n <= windows; n++ {
+		var on bpf.FlowsConnection
+		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Lookup(uint32(token), &on))
+		on.Next = n*window + 1
+		if n == windows {
+			on.Next--
+		}
+		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Put(uint32(token), &on))
+		flow.acknowledged, flow.options = 1000+n, timestamps+"\x1e\x08\x20\x01"+string(binary.BigEndian.AppendUint32(nil, n*window))
+		f.run(t, bpf.FlowsProgPlaitFlowHeard, flow.back().bytes())
+	}
+	var bytes, us uint64
+	f.transfers.SetDeadline(time.Now().Add(100 * time.Millisecond)) // they are there already
+	for {
+		told, err := f.transferred()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		h.must(err)
+		bytes, us = bytes+uint64(told.bytes), us+uint64(told.us)
+	}
+	if all := uint64(windows * window); bytes != all || us > (monotonicNs()-began)/1000 {
+		t.Errorf("%d bytes in %d us are told, want %d", bytes, us, all)
+	}
+}
+
 // CPUs that hear a flow's ACKs at the same time, as two queues of a network card or two interfaces: each byte counts once.
 func TestFlowPacketsAtOnce(t *testing.T) {
 	h := newNamespace(t)
