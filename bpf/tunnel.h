@@ -19,7 +19,7 @@ enum {
 	BPF_F_ADJ_ROOM_DECAP_L3_IPV4 = 1 << 7,
 	BPF_F_ADJ_ROOM_DECAP_L3_IPV6 = 1 << 8,
 };
-enum { BPF_F_PSEUDO_HDR = 1 << 4 };
+enum { BPF_F_RECOMPUTE_CSUM = 1 << 0, BPF_F_PSEUDO_HDR = 1 << 4 };
 
 struct udp_header {
 	__be16 source;
@@ -142,7 +142,8 @@ static __always_inline long readdress(struct __sk_buff *skb, const struct plait_
 		return -1;
 	if (four)
 		return bpf_l3_csum_replace(skb, network + 10, 0, change, 0) ?: bpf_skb_store_bytes(skb, network + 12, new, 8, 0);
-	return bpf_skb_store_bytes(skb, network + 8, new, 32, 0);
+	/* An IPv6 header has no checksum that makes up for other addresses in what a device has summed up (CHECKSUM_COMPLETE). */
+	return bpf_skb_store_bytes(skb, network + 8, new, 32, BPF_F_RECOMPUTE_CSUM);
 }
 
 #endif

@@ -130,8 +130,16 @@ func TestACKCopyTaken(t *testing.T) {
 			h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
 			run := func(data []byte) (verdict uint32, out []byte) {
 				out = make([]byte, 400)
-				o := &ebpf.RunOptions{Data: data, DataOut: out}
-				h.in(func() (err error) { verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(o); return err })
+				const complete = 1 << 2 // BPF_F_TEST_SKB_CHECKSUM_COMPLETE: a device has summed up the packet, and the sum must be right afterwards
+				o := &ebpf.RunOptions{Data: data, DataOut: out, Flags: complete}
+				h.in(func() (err error) {
+					verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(o)
+					if errors.Is(err, unix.EINVAL) { // a kernel of before that
+						o.Flags = 0
+						verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(o)
+					}
+					return err
+				})
 				return verdict, o.DataOut
 			}
 			inner := tcpACK(f.client, f.s, una-2000, clock)
