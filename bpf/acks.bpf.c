@@ -291,7 +291,7 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	__sync_fetch_and_add(&l->natives, 1);
 	l->native_ack = seg->acknowledged;
 	l->native_tsval = tsval;
-	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack) {
+	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack && l->twin_awaited == 1 + has_sack(skb, seg)) {
 		l->twin_awaited = 0;
 		ahead = ahead_of(skb, &seg->key, seg->acknowledged);
 		if (!ahead || ahead == FAR_AHEAD) /* the copy was the last ACK of all, and has closed the socket: TCP would answer with a reset */
@@ -325,13 +325,13 @@ static __always_inline bool same(const struct plait_flow_key *a, const struct pl
 }
 
 /* A copy in time tells of data that nothing before has told of: its twin will tell nothing more. */
-static __always_inline void await_twin(struct plait_ack_lead *l, __u32 ack, __u32 tsval)
+static __always_inline void await_twin(struct plait_ack_lead *l, __u32 ack, __u32 tsval, bool sack)
 {
 	if ((l->copied_tsval && (__s32)(ack - l->copied_ack) <= 0) || (l->natives && (__s32)(ack - l->native_ack) <= 0))
 		return;
 	l->copied_ack = ack;
 	l->copied_tsval = tsval;
-	l->twin_awaited = 1;
+	l->twin_awaited = 1 + sack;
 }
 
 /* A packet whose tunnel has been taken off. Nothing but a pure ACK comes in, and only for the socket that the daemon has named. */
@@ -363,7 +363,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	used = kind == SIGNAL_ACK || want; /* when copies are let in next, a signal that is still on its native way would be old */
 	if (used) {
 		__sync_fetch_and_add(&l->used, 1);
-		await_twin(l, seg.acknowledged, tsval);
+		await_twin(l, seg.acknowledged, tsval, has_sack(skb, &seg));
 	}
 	if (want) {
 		l->used_ack = seg.acknowledged;

@@ -64,7 +64,7 @@ struct plait_ack_lead {
 	__u32 leads;   /* measured */
 	__u32 copied_ack; /* of the latest copy that acknowledged more than all before it */
 	__u32 copied_tsval; /* 0: there was none */
-	__u32 twin_awaited; /* 1: its twin has not come */
+	__u32 twin_awaited; /* its twin has not come: 1, or 2 if that has SACK blocks */
 	__u32 sampled_used; /* 1: the socket was given the copy whose twin is awaited */
 	__u32 used_ack; /* of the latest copy that the socket was given */
 	__u32 used_tsval; /* 0: there was none */

@@ -107,3 +107,42 @@ func TestACKWithoutCopyTells(t *testing.T) {
 		}
 	}
 }
+
+// An ACK that says what is missing is no twin of one that does not, though it acknowledges the same in the same moment: where both that one by itself and the copy of this one were lost
+// it is all there is.
+func TestACKOfLossIsNoTwin(t *testing.T) {
+	h := newNamespace(t)
+	c := loadAcks(h, bpf.AcksProgPlaitAckHeard)
+	const next, drop = 0xffffffff, 2
+	client, server, quick := netip.MustParseAddrPort("198.51.100.7:5000"), netip.MustParseAddrPort("192.0.2.1:443"), netip.MustParseAddr("203.0.113.7")
+	key := packet{from: server, to: client}.key()
+	una, clock := h.established(t, client, server)
+	h.must(c.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: quick.As16(), Token: 77, Id: 3, SenderId: 1}, key))
+	plain := tcpACK(client, server, una, clock)
+	o := binary.BigEndian.AppendUint32([]byte{1, 1, 5, 10}, una+1000)
+	sack := tcpACK(client, server, una, clock, binary.BigEndian.AppendUint32(o, una+2000)...)
+	for _, c2 := range []struct {
+		name                string
+		copied, other, twin []byte
+	}{{"the copy says nothing else", plain, sack, plain}, {"the copy says what is missing", sack, plain, sack}} {
+		h.must(c.Maps[bpf.AcksMapPlaitAckFlows].Put(key, &bpf.AckLead{}))
+		for _, step := range []struct {
+			what   string
+			packet []byte
+			want   uint32
+		}{
+			{"the copy", tunnel(quick, server.Addr(), testAckPort, 3, 77, c2.copied), next},
+			{"another ACK", c2.other, next},
+			{"the twin", c2.twin, drop},
+		} {
+			var verdict uint32
+			h.in(func() (err error) {
+				verdict, err = c.Programs[bpf.AcksProgPlaitAckHeard].Run(&ebpf.RunOptions{Data: onEthernet(step.packet), DataOut: make([]byte, 400)})
+				return err
+			})
+			if verdict != step.want {
+				t.Errorf("%s, %s: verdict %d, want %d", c2.name, step.what, int32(verdict), int32(step.want))
+			}
+		}
+	}
+}
