@@ -50,6 +50,8 @@ struct flow {
 	__u32 sent_before; /* segments, before that */
 	__u32 retransmitted_before;
 	__u32 timed; /* sequence number behind the packet whose answer is timed */
+	__u32 peer_next; /* sequence number that was expected of the peer when the flow last sent */
+	__u32 pad;
 	__u64 slow_told_ns; /* when it was last said; 0: not since the flow was quick */
 	__u64 slow_again_ns; /* when it is to be said again */
 	struct bpf_timer timer;
@@ -356,6 +358,7 @@ int plait_flow_sent(struct __sk_buff *skb)
 	s->srtt_us = tp->srtt_us >> 3;
 	s->mdev_us = tp->mdev_us;
 	s->least_rtt_us = tp->rtt_min.s[0].v;
+	f->peer_next = tp->rcv_nxt;
 	now = tp->tcp_clock_cache; /* TCP has just read the clock to send */
 	if ((__s32)(s->acked - tp->snd_nxt) > 0) /* by an ACK of what was never sent: the socket did not believe it */
 		s->acked = tp->snd_una;
@@ -418,9 +421,12 @@ int plait_flow_heard(struct __sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	if (s->token)
 		transfer_heard(skb, &seg, s->token, now);
-	/* The peer's own data, and its end, prove nothing about the way there; an ACK without data answers something, be it out of order. */
+	/*
+	 * The peer's own data, and its end, prove nothing about the way there; an ACK without data answers something, be it out of order, if it is none by which the peer keeps the
+	 * connection alive: that has a sequence number of before.
+	 */
 	ahead = seg.acknowledged - s->acked;
-	if (ahead < 0 || ((seg.payload || seg.flags & TCP_FLAG_FIN) && !ahead))
+	if (ahead < 0 || (!ahead && (seg.payload || seg.flags & TCP_FLAG_FIN || (__s32)(seg.sequence - f->peer_next) < 0)))
 		return TCX_NEXT;
 	answered(&seg.key, s, seg.acknowledged, now);
 	if (ahead)

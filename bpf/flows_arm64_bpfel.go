@@ -42,6 +42,8 @@ type FlowsFlow struct {
 	SentBefore          uint32
 	RetransmittedBefore uint32
 	Timed               uint32
+	PeerNext            uint32
+	Pad                 uint32
 	SlowToldNs          uint64
 	SlowAgainNs         uint64
 	Timer               struct {

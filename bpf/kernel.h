@@ -173,6 +173,7 @@ struct tcp_sock {
 	__u64 tcp_wstamp_ns;	/* departure time of the next packet, if paced */
 	__u64 tcp_clock_cache;	/* ns; now, on the same clock */
 	__u32 lsndtime;	  /* jiffies */
+	__u32 rcv_nxt;
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 snd_wnd; /* bytes from snd_una on that the peer has room for */

@@ -380,7 +380,7 @@ func TestFlowHeardElsewhere(t *testing.T) {
 	}
 }
 
-// What a client sends to keep an idle connection alive says nothing of the way to it.
+// What a client sends to keep a connection alive says nothing of the way to it, while nothing is on the way, and while that does not arrive.
 func TestKeepaliveIsNoAnswer(t *testing.T) {
 	h, peer := joined(t)
 	f := h.watches("out", netip.MustParseAddr("192.0.2.1"))
@@ -388,29 +388,32 @@ func TestKeepaliveIsNoAnswer(t *testing.T) {
 	h.must(err)
 	defer c.close()
 	go func() { _, _ = io.Copy(io.Discard, c.client) }()
-	x, ends := &exits{flows: f, traffic: egress.NewTraffic[bpf.FlowKey]()}, endsOfServer(c)
-	look := func() (s bpf.FlowStats) {
-		s, _ = f.stats(ends)
-		x.traffic.Look(map[bpf.FlowKey]egress.FlowCount{flowKey(ends): {AckedBytes: s.AckedBytes}}, time.Now())
-		return s
+	ends := endsOfServer(c)
+	send := func() {
+		_, err := c.server.Write(make([]byte, 1000))
+		h.must(err)
 	}
-	look()
-	_, err = c.server.Write(make([]byte, 1000))
-	h.must(err)
-	h.eventually(10*time.Second, "an answer to data counts", func() bool {
-		s, ok := f.stats(ends)
-		return ok && s.AckedBytes == 1000 && x.heardNs(ends, &s) == s.HeardAtNs
-	})
-	before := look()
+	stats := func() (s bpf.FlowStats) { s, _ = f.stats(ends); return s }
+	send()
+	h.eventually(10*time.Second, "an answer to data counts", func() bool { s := stats(); return s.AckedBytes == 1000 && s.HeardAtNs > 0 })
+	answered := stats().HeardAtNs
+	keeps := func(when string) {
+		before := peer.counter("TcpExtTCPKeepAlive")
+		h.eventually(10*time.Second, "the client keeps its connection alive", func() bool { return peer.counter("TcpExtTCPKeepAlive") > before+1 })
+		if s := stats(); s.HeardAtNs != answered {
+			t.Errorf("%s the flow counts as heard by ACKs that answer nothing: %+v", when, s)
+		}
+	}
 	h.must(c.client.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}))
-	h.eventually(10*time.Second, "the client keeps its connection alive", func() bool {
-		s, _ := f.stats(ends)
-		return s.HeardAtNs > before.HeardAtNs
-	})
-	s, _ := f.stats(ends)
-	if heard := x.heardNs(ends, &s); heard >= s.HeardAtNs {
-		t.Errorf("the flow counts as heard at %d, by an ACK that answers nothing; before at %d", heard, before.HeardAtNs)
+	keeps("idle")
+	found := h.lostFrames()
+	send()
+	keeps("stalled")
+	if s := stats(); s.StalledAtNs == 0 || s.Stalls != 1 {
+		t.Errorf("what is sent does not arrive, and the flow does not stall once: %+v", s)
 	}
+	found()
+	h.eventually(20*time.Second, "it is answered again", func() bool { s := stats(); return s.StalledAtNs == 0 && s.HeardAtNs > answered })
 }
 
 // A program of somebody else's that was there before, and lets packets pass for good, hides neither what is sent nor that it is answered.
