@@ -35,12 +35,13 @@ const (
 	infoUnacked = 24 // offset in struct tcp_info
 
 	stateEstablished = 1
+	stateSynSent     = 2 // of a connection this host begins
 	stateCloseWait   = 8
 	stateListen      = 10
 	statesOfData     = 1<<stateEstablished | 1<<stateCloseWait  // of TCP
 	statesOfEnd      = 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<11 // FIN_WAIT1 and 2, TIME_WAIT, CLOSE, LAST_ACK, CLOSING
-	statesOfMPTCP    = 0xfff &^ (1<<stateListen | 1)            // all but LISTEN
-	diagMessageLen   = 72                                       // struct inet_diag_msg
+	statesOfMPTCP    = 0xfff &^ (1<<stateListen | 1<<stateSynSent | 1)
+	diagMessageLen   = 72 // struct inet_diag_msg
 )
 
 // diagSocket is one answer of sock_diag.

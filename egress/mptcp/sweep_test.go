@@ -3,6 +3,7 @@ package mptcp
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,4 +61,31 @@ func TestSweepsWhatIsNotTold(t *testing.T) {
 	if st := s.Status(); st.Subflows != 2 {
 		t.Errorf("status %+v, want the connection that stays, with 2 subflows", st)
 	}
+}
+
+// A connection that this host begins is nobody's client, whether it is answered or not.
+func TestConnectionThatIsNotAnswered(t *testing.T) {
+	w := newWorld(t, "")
+	w.reach(1)
+	w.run("ip", "-n", w.server, "route", "add", "203.0.113.0/24", "via", "10.77.0.1")
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.in(w.server, func() error {
+			var d net.Dialer
+			d.SetMultipathTCP(true)
+			_, _ = d.DialContext(ctx, "tcp", "203.0.113.1:80") // nobody has it
+			return nil
+		})
+	}()
+	w.until("the first packet", func() bool { return strings.Contains(w.sockets(), "SYN-SENT") })
+	s, _ := w.serve()
+	w.until("the connections to be read", func() bool { return s.Status().Resyncs == 1 })
+	census := w.inventory().census
+	if st := s.Status(); st.Seen != 0 || st.Announces != 0 || census.MPTCP != 0 {
+		t.Errorf("status %+v, census %+v, want no connection of a client", st, census)
+	}
+	stop()
+	<-over
 }
