@@ -45,7 +45,7 @@ func (m *Manager) having(some map[Ends]bool) map[*connection]bool {
 	out := map[*connection]bool{}
 	for e := range some {
 		for c := range m.from[e.Remote.Addr()] {
-			if slices.ContainsFunc(c.subflows, func(s Subflow) bool { return s.Ends() == e }) {
+			if c.hasEnds(e) {
 				out[c] = true
 			}
 		}

@@ -158,7 +158,7 @@ func (m *Manager) Handle(e Event, now time.Time) {
 		if !e.Server {
 			return
 		}
-		if c == nil || c.closing { // a closed connection's token can be given again
+		if c == nil || c.closing || !c.hasEnds(e.Ends()) { // the token of one that was closed or reset can be given again
 			c = m.add(e.Token, e.Local, e.Remote)
 			c.subflows = append(c.subflows, e.Subflow)
 		}
@@ -361,6 +361,10 @@ func (m *Manager) waiting() (n int) {
 		n += len(q)
 	}
 	return n
+}
+
+func (c *connection) hasEnds(e Ends) bool {
+	return slices.ContainsFunc(c.subflows, func(s Subflow) bool { return s.Ends() == e })
 }
 
 func (c *connection) find(s Subflow) int {

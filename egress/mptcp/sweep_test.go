@@ -31,6 +31,21 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// A connection that its client reset is known until a Sweep. Its token can be another's by then.
+func TestTokenOfConnectionThatWasReset(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4, a6)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1001"))
+	r.wants("announce 192.0.2.11")
+	delete(r.announced, 1)
+	r.handle(r.open(1, "[2001:db8::1]:80", "[2001:db8:c::1]:1000")...)
+	r.wants("announce 2001:db8::11")
+	if c := r.m.byToken[1]; len(c.subflows) != 1 || len(r.m.from) != 1 {
+		t.Errorf("the new connection is taken for %+v, and clients come from %d addresses, want 1", c, len(r.m.from))
+	}
+}
+
 // The kernel does not tell of the end of connections that clients reset, nor of those that wait to be accepted when the application goes.
 func TestSweepsWhatIsNotTold(t *testing.T) {
 	before := sweepEvery
