@@ -100,6 +100,24 @@ func TestJoinedWhileEventsWereLost(t *testing.T) {
 	}
 }
 
+// A subflow whose end nobody was told of comes back as one that died of an error does, once it is missing when the connections are read again.
+func TestLostWhileEventsWereLost(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4, b4)
+	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
+	r.handle(r.join(1, a4+":80", "198.51.100.1:1001"), r.join(1, b4+":80", "198.51.100.1:1002"))
+	r.took()
+	c := r.connections[1]
+	c.Subflows = slices.Delete(c.Subflows, 1, 2)
+	for range 2 {
+		r.m.Resync([]Connection{*c}, r.now)
+	}
+	r.wants("remove 192.0.2.11")
+	r.now = r.now.Add(repeatAfter[renewLate])
+	r.m.Tick(r.now)
+	r.wants("announce 192.0.2.11")
+}
+
 // While thousands of connections are looked at for a change, others get their turn, also one that makes the picture anew: no connection of the old one is acted on.
 func TestChangedRests(t *testing.T) {
 	const rests = 4

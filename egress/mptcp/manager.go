@@ -216,7 +216,10 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		c := m.add(k.Token, k.Local, k.Remote)
 		c.subflows, c.ready = k.Subflows, !k.Fallback
 		before := old[k.Token]
-		if before != nil && before.Peer == c.Peer {
+		if before != nil && before.Peer != c.Peer {
+			before = nil
+		}
+		if before != nil {
 			c.announced, c.resting, c.dropping = before.announced, before.resting, before.dropping
 		}
 		for _, s := range k.Subflows {
@@ -226,12 +229,24 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 			}
 		}
 		c.adopt(m.ids)
+		if before != nil {
+			m.miss(c, before.subflows, now)
+		}
 		if k.Closing {
 			m.linger(c, now)
 		}
 		m.enqueue(c, changed)
 	}
 	m.Tick(now)
+}
+
+// miss renews the addresses of subflows that ended unheard: whether of an error, nobody knows.
+func (m *Manager) miss(c *connection, before []Subflow, now time.Time) {
+	for _, s := range before {
+		if !c.has(s.addr()) {
+			m.renew(c, s.addr(), renewLate, now)
+		}
+	}
 }
 
 // joined tells of a subflow that a client opened.

@@ -439,6 +439,9 @@ func (r *rig) compare() {
 		var want, got []netip.Addr
 		for _, x := range r.m.wanted(k) {
 			want = append(want, x.Addr)
+			if slices.Contains(k.resting, x.Addr) { // it is announced again soon
+				got = append(got, x.Addr)
+			}
 		}
 		for _, a := range k.announced {
 			got = append(got, a.addr)
