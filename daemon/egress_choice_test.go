@@ -404,6 +404,17 @@ func TestExplainStandby(t *testing.T) {
 	}
 }
 
+// Where no exit brings packets to the client, all that connections have is the best path.
+func TestExplainFailed(t *testing.T) {
+	x := choosing(t, Service{egress.Latency, 0})
+	for _, exit := range []string{"a", "b", "c"} {
+		x.health.Fail(exit, chooser, time.Now())
+	}
+	if got, s := x.roles(500, 80), x.explain(chooser).Services[0]; got != "10+ avoided" || strings.Join(s.Carry, " ") != "a" || !strings.Contains(s.Reason, "no exit brings packets") {
+		t.Errorf("%s is explained by %+v", got, s)
+	}
+}
+
 // Of a bottleneck that two exits share is said who stands by for it now: after the best path has moved it is the other one, and nobody where one of the two carries nothing anyway.
 func TestExplainShared(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 5})

@@ -35,7 +35,7 @@ type WayStatus struct {
 type ServiceStatus struct {
 	Selector string          `json:"selector,omitempty"` // of the rule; empty: all others
 	Strategy egress.Strategy `json:"strategy"`
-	Carry    []string        `json:"carry"`  // the exits that carry data; BGP's best path is among them by the exit's name, if it is one of the configured
+	Carry    []string        `json:"carry"`  // the exits that carry data; BGP's best path by its exit's name, which is empty if that is none of the configured
 	Reason   string          `json:"reason"` // why these
 	// HoldoutPercent of its connections have the best path alone, to compare with.
 	HoldoutPercent float64 `json:"holdout_percent"`
@@ -72,6 +72,9 @@ func (x *exits) explain(client netip.Addr) Explanation {
 	}
 	for _, r := range x.services.ofClient(client) {
 		carry, why := x.carriers(client, ways, out.Main, r.Strategy)
+		if len(carry) == 0 {
+			carry, why = map[string]bool{out.Main: true}, "no exit brings packets to this client now, and the best path is left until one is tried again"
+		}
 		out.Services = append(out.Services, ServiceStatus{r.Selector, r.Strategy, slices.Sorted(maps.Keys(carry)), why, r.HoldoutPercent})
 	}
 	return out

@@ -162,6 +162,9 @@ func printExplanation(out io.Writer, e daemon.Explanation) {
 			fmt.Fprintln(out, "   has no address of the client's family: not announced")
 		}
 	}
+	if e.Main == "" && len(e.Ways) > 0 {
+		fmt.Fprintln(out, "BGP's best path leaves by none of these: connections begin there")
+	}
 	for _, s := range e.Services {
 		of := "all connections"
 		switch {
@@ -170,7 +173,11 @@ func printExplanation(out io.Writer, e daemon.Explanation) {
 		case len(e.Services) > 1:
 			of = "all other connections"
 		}
-		fmt.Fprintf(out, "%s: data by %s: %s", of, strings.Join(s.Carry, " "), s.Reason)
+		carry := slices.Clone(s.Carry)
+		if i := slices.Index(carry, ""); i >= 0 {
+			carry[i] = "the best path's exit"
+		}
+		fmt.Fprintf(out, "%s: data by %s: %s", of, strings.Join(carry, ", "), s.Reason)
 		if s.HoldoutPercent > 0 {
 			fmt.Fprintf(out, "; %g %% of them held out, by BGP's best path alone", s.HoldoutPercent)
 		}

@@ -45,6 +45,25 @@ func TestPrintMoved(t *testing.T) {
 	}
 }
 
+// A best path by an exit that is none of the configuration has no name, and is told of all the same.
+func TestPrintMainElsewhere(t *testing.T) {
+	way := daemon.WayStatus{Exit: "b", Prefix: netip.MustParsePrefix("2001:db8:c::/48")}
+	for main, want := range map[string]string{
+		"":  "BGP's best path leaves by none of these: connections begin there\nall connections: data by the best path's exit, b: strategy throughput\n",
+		"b": "all connections: data by b: strategy throughput\n",
+	} {
+		carry := []string{"", "b"}
+		if main != "" {
+			carry = []string{"b"}
+		}
+		var out strings.Builder
+		printExplanation(&out, daemon.Explanation{Main: main, Ways: []daemon.WayStatus{way}, Services: []daemon.ServiceStatus{{Carry: carry, Reason: "strategy throughput"}}})
+		if got := out.String(); !strings.HasSuffix(got, want) || strings.Contains(got, "none of these") != (main == "") {
+			t.Errorf("main %q: got\n%s", main, got)
+		}
+	}
+}
+
 func TestPrintSession(t *testing.T) {
 	var out strings.Builder
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
