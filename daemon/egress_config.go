@@ -127,11 +127,14 @@ func mappings(name string, read func(*reader, *yaml.Node)) key {
 
 // wrongRouteTarget takes what a route can carry (RFC 4360, 5668), written as routes are compared with it.
 func wrongRouteTarget(s string) string {
+	if byAddress, err := netip.ParseAddrPort(s); err == nil && byAddress.Addr().Is4() && byAddress.String() == s {
+		return ""
+	}
 	left, right, _ := strings.Cut(s, ":")
 	as, badAS := strconv.ParseUint(left, 10, 32)
 	local, badLocal := strconv.ParseUint(right, 10, 32)
 	if badAS != nil || badLocal != nil || s != fmt.Sprint(as, ":", local) {
-		return "expected a route target like \"65000:11\""
+		return "expected a route target like \"65000:11\" or \"192.0.2.1:11\""
 	}
 	if as > math.MaxUint16 && local > math.MaxUint16 {
 		return "expected a route target with one number of at most 65535: both have 6 bytes"
@@ -196,6 +199,9 @@ func (x *Egress) exit(r *reader, n *yaml.Node, pools *[]pool) {
 		number("cost", &one.Cost, 1_000_000),
 		quantity("cap_mbps", 1e6, "Mbit/s of this host's traffic", func(v float64) { one.CapMbps = v }),
 	})
+	if len(r.problems) > before {
+		return
+	}
 	for _, p := range from {
 		if p.IsSingleIP() {
 			one.Addresses = append(one.Addresses, p.Addr())
@@ -204,9 +210,6 @@ func (x *Egress) exit(r *reader, n *yaml.Node, pools *[]pool) {
 		}
 	}
 	x.Exits = append(x.Exits, one)
-	if len(r.problems) > before {
-		return
-	}
 	if err := egress.CheckExits(x.Exits); err != nil {
 		r.problem(n, "exits: %v", err)
 		x.Exits = x.Exits[:len(x.Exits)-1] // else the next one's line would have it, too

@@ -83,12 +83,26 @@ func TestAOSecrets(t *testing.T) {
 	}
 }
 
-// What is wrong with an exit is told once, at its own line.
+// What is wrong with an exit is told once, at its own place, whether one of its keys is or what they are together.
 func TestMistakenExitOnce(t *testing.T) {
-	inDirectory(t, strings.Replace(egressText, "locators: 2001:db8:f1::/48, ", "", 1))
-	want := `plait.yaml:12:7: exits: plan exit "a": it has no locator, so every SID would be refused: give the SRv6 prefix of its border router`
-	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
-		t.Errorf("got %v\nwant %s", err, want)
+	for mistake, want := range map[string]string{
+		"":                          `plait.yaml:12:7: exits: plan exit "a": it has no locator, so every SID would be refused: give the SRv6 prefix of its border router`,
+		"locators: 2001:db8:f1::, ": "plait.yaml:12:53: locators: 2001:db8:f1::: expected an IPv6 prefix, like 2001:db8:f1::/48",
+	} {
+		inDirectory(t, strings.Replace(egressText, "locators: 2001:db8:f1::/48, ", mistake, 1))
+		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
+
+// Route targets are those of RFC 4360 and 5668, as the speaker writes them.
+func TestRouteTargets(t *testing.T) {
+	for target, want := range map[string]bool{"65000:11": true, "65000:4294967295": true, "4200000000:11": true, "192.0.2.1:11": true,
+		"4200000000:65536": false, "192.0.2.1:65536": false, "192.0.2.1:011": false, "2001:db8::1:11": false, "192.0.2.1": false, "": false} {
+		if why := wrongRouteTarget(target); (why == "") != want {
+			t.Errorf("%q: %q, want it taken: %v", target, why, want)
+		}
 	}
 }
 

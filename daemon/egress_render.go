@@ -24,6 +24,17 @@ func prefixes(name string, into *[]netip.Prefix) key {
 	return parsed(name, into, "IP prefixes without bits behind their length, like 2001:db8::/32", maskedPrefix)
 }
 
+// addressThat parses an address that fits.
+func addressThat(fits func(netip.Addr) bool) func(string) (netip.Addr, error) {
+	return func(text string) (netip.Addr, error) {
+		a, err := netip.ParseAddr(text)
+		if err == nil && !fits(a) {
+			err = errors.New("another kind of address")
+		}
+		return a, err
+	}
+}
+
 // locator reads one IPv6 prefix.
 func locator(into *netip.Prefix) key {
 	return key{"locator", func(r *reader, n *yaml.Node) {
@@ -44,7 +55,7 @@ func (x *Egress) borderRouter(r *reader, n *yaml.Node) {
 		address("address", &one.Address, "an IPv6 address of the router", isUnicast6),
 		locator(&one.Locator),
 		text("interface", &one.Interface, wrongInterface),
-		parsed("gateways", &one.Gateways, "an IP address", netip.ParseAddr),
+		parsed("gateways", &one.Gateways, "an IP address of a router, without interface", addressThat(func(a netip.Addr) bool { return isUnicast(a) || a.IsLinkLocalUnicast() && a.Zone() == "" })),
 		mappings("exits", func(r *reader, n *yaml.Node) { one.Peers = append(one.Peers, peer(r, n)) }),
 	})
 	x.BorderRouters = append(x.BorderRouters, one)
@@ -55,7 +66,7 @@ func peer(r *reader, n *yaml.Node) (p render.Peer) {
 		text("name", &p.Exit, wrongName),
 		text("interface", &p.Interface, wrongInterface),
 		number("as", &p.AS, 1<<32-1),
-		parsed("addresses", &p.Addresses, "an IP address", netip.ParseAddr),
+		parsed("addresses", &p.Addresses, "an IP address of the neighbour, no link-local one of IPv6", addressThat(func(a netip.Addr) bool { return isUnicast(a) || a.Is4() && a.IsLinkLocalUnicast() })),
 		number("local_preference", &p.LocalPreference, 1<<32-1),
 		number("max_prefixes", &p.MaxPrefixes, 1<<31-1),
 		text("password_file", &p.PasswordFile, wrongFile),

@@ -118,6 +118,10 @@ func TestRenderMistakes(t *testing.T) {
 		"an own prefix of two exits":                       {"max_prefixes: 1000, password_file: PASSWORD}\n        - {name: b, interface: eth2, as: 64497,", "announce: 2001:db8:b::/48}\n        - {name: b, interface: eth2, as: 64497, announce: 2001:db8:b::/48,", "plait.yaml:23:11: border_routers: announce: 2001:db8:b::/48: exit b announces it as well"},
 		"a pool that is announced in part":                 {"addresses: 2001:db8:1::b}", "addresses: 2001:db8::/32}", "plait.yaml:14:7: exits: addresses: 2001:db8::/32: no prefix of announce"},
 		"another exit's own prefix":                        {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:b::b}", "plait.yaml:16:5: announce: no prefix has 2001:db8:b::b of exit \"b\""},
+		"a neighbour by the link alone":                    {"addresses: 2001:db8:ffff::2}", `addresses: "fe80::2"}`, "plait.yaml:24:60: addresses: fe80::2: expected an IP address"},
+		"no neighbour's address":                           {"addresses: 2001:db8:ffff::2}", `addresses: "::"}`, "plait.yaml:24:60: addresses: ::: expected an IP address"},
+		"a gateway's interface":                            {"gateways: 2001:db8:1::fe", "gateways: fe80::1%eth0", "plait.yaml:21:17: gateways: fe80::1%eth0: expected an IP address"},
+		"a group of gateways":                              {"gateways: 2001:db8:1::fe", "gateways: ff02::2", "plait.yaml:21:17: gateways: ff02::2: expected an IP address"},
 		"two gateways":                                     {"gateways: 2001:db8:1::fe", "gateways: [2001:db8:1::fe, 2001:db8:1::fd]", "plait.yaml:16:7: border_routers: gateways: 2001:db8:1::fd is the second of its family"},
 	} {
 		t.Run(name, func(t *testing.T) {
