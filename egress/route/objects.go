@@ -116,7 +116,7 @@ type kernelRoute struct {
 	gateway netip.Addr // if it does not
 	link    uint32
 	odd     bool // it has something no route of plait's has
-	several bool // gateways
+	open    bool // it has several gateways, or an object that is not told of: which one a packet takes, the kernel has to be asked
 }
 
 func (r kernelRoute) String() string {

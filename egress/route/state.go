@@ -129,6 +129,9 @@ func (k *Kernel) readRoutes(nexthops map[way]uint32) (routes, error) {
 			}
 			w, known := byID[r.nexthop]
 			r.sid, r.odd = w.sid, r.odd || known != (r.nexthop != 0)
+			if known && r.open {
+				r.link, r.open = w.link, false
+			}
 			all.add(r)
 		})
 		if err != nil {
@@ -195,12 +198,13 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 		case unix.RTA_ENCAP:
 			encapsulates = true
 		case unix.RTA_MULTIPATH:
-			r.odd, r.several = true, true
+			r.odd, r.open = true, true
 		case unix.RTA_METRICS, unix.RTA_PREFSRC:
 			r.odd = true
 		}
 	})
-	r.odd = r.odd || encapsulates && r.nexthop == 0 // the kernel tells of the object's encapsulation too
+	r.odd = r.odd || encapsulates && r.nexthop == 0  // the kernel tells of the object's encapsulation too
+	r.open = r.open || r.nexthop != 0 && r.link == 0 // with net.ipv4.nexthop_compat_mode=0 it tells nothing of the object
 	prefix := netip.PrefixFrom(to, int(b[1]))
 	r.place = placeOf(table, prefix, metric)
 	return r, protocol, ok && prefix.IsValid()
@@ -301,7 +305,7 @@ type hop struct {
 func (k *Kernel) findHop(next netip.Addr) (hop, error) {
 	b, err := k.lookup(next, unix.RTM_F_FIB_MATCH)
 	r, protocol, ok := readRoute(b)
-	if err == nil && r.several { // the one of them that a packet to it would take
+	if err == nil && r.open { // the one that a packet to it would take
 		b, err = k.lookup(next, 0)
 		r, _, ok = readRoute(b)
 	}
