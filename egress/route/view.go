@@ -102,15 +102,24 @@ func (v *View) Find(from, to netip.Addr) (Way, error) {
 	if to.Is4() {
 		wanted |= unix.RTM_F_LOOKUP_TABLE // IPv6 tells the table anyway, and refuses to be asked
 	}
-	question := body(native.AppendUint32([]byte{family(to), byte(to.BitLen()), byte(source), 0, 0, 0, 0, 0}, wanted)).address(unix.RTA_DST, to)
-	if from.IsValid() {
-		question = question.address(unix.RTA_SRC, from)
+	ask := func(flags uint32) ([]byte, error) {
+		question := body(native.AppendUint32([]byte{family(to), byte(to.BitLen()), byte(source), 0, 0, 0, 0, 0}, flags)).address(unix.RTA_DST, to)
+		if from.IsValid() {
+			question = question.address(unix.RTA_SRC, from)
+		}
+		return v.kernel.route.get(question.request(unix.RTM_GETROUTE, 0))
 	}
-	b, err := v.kernel.route.get(question.request(unix.RTM_GETROUTE, 0))
+	b, err := ask(wanted)
+	r, _, ok := readRoute(b)
+	if err == nil && r.open {
+		var one kernelRoute
+		b, err = ask(0)
+		one, _, ok = readRoute(b)
+		r.gateway, r.link = one.gateway, one.link
+	}
 	if err != nil {
 		return Way{}, fmt.Errorf("find the way to %v: %w", to, err)
 	}
-	r, _, ok := readRoute(b)
 	if !ok || b[7] != unix.RTN_UNICAST {
 		return Way{}, fmt.Errorf("find the way to %v: no route that forwards (%v)", to, r)
 	}
