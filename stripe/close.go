@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // CloseWrite ends this end's stream: the peer reads [io.EOF] after what was written. Reading goes on. A Write that waits ends.
@@ -168,5 +170,5 @@ func closedByPeer(why string) error {
 	if why == "" {
 		return ErrClosedByPeer
 	}
-	return fmt.Errorf("%w: %s", ErrClosedByPeer, why)
+	return fmt.Errorf("%w: %s", ErrClosedByPeer, printable.Text(why))
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // unknownSession is what a listener answers to a dialer that joins what is no more.
@@ -85,7 +87,7 @@ func greet(w wire, h hello) (there welcome, err error) {
 	case f.kind == frameClose && string(f.body) == unknownSession:
 		return there, closedByPeer(unknownSession)
 	case f.kind == frameClose:
-		return there, fmt.Errorf("the peer refuses: %s", f.body)
+		return there, fmt.Errorf("the peer refuses: %s", printable.Text(string(f.body)))
 	}
 	return there, fmt.Errorf("peer answers hello with frame %d", f.kind)
 }
@@ -104,6 +106,7 @@ func readWelcome(body []byte) (there welcome, err error) {
 	if there.Link == "" || len(there.Link) > 64 {
 		return there, errors.New("welcome is out of range")
 	}
+	there.Link = printable.Text(there.Link)
 	return there, there.Policy.Validate()
 }
 
@@ -126,5 +129,6 @@ func readHello(w wire) (hello, error) {
 	case len(h.Session) != 16 || h.Path == 0 || len(h.Link) > 64 || len(h.To) > maxName:
 		return h, errors.New("hello is out of range")
 	}
+	h.Link = printable.Text(h.Link)
 	return h, h.Policy.Validate()
 }

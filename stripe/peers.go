@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // resolve makes a peer's link of each address.
@@ -56,6 +58,7 @@ func bounded(peers []Peer, most int) []Peer {
 	peers = reachable(peers)
 	peers = peers[:min(len(peers), most)]
 	for i := range peers {
+		peers[i].Link = printable.Text(peers[i].Link)
 		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
 	}
 	return peers

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // The carrier: QUIC, one connection for a path, with one stream.
@@ -69,10 +71,13 @@ func (s quicSource) Read(p []byte) (int, error) {
 func quicError(err error) error {
 	var left *quic.ApplicationError
 	var broken *quic.TransportError
+	if errors.As(err, &broken) && broken.Remote { // it gives a reason, and need not have a key for that
+		err = &reason{printable.Text(err.Error()), err}
+	}
 	switch {
 	case errors.As(err, &left) && left.Remote:
 		return io.EOF
-	case errors.As(err, &broken) && broken.Remote && broken.ErrorCode.IsCryptoError():
+	case broken != nil && broken.Remote && broken.ErrorCode.IsCryptoError():
 		return fmt.Errorf("%w: %w", tls.AlertError(uint8(broken.ErrorCode)), err) // RFC 9001, 4.8
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: %w", syscall.ECONNRESET, err) // the peer's process is gone

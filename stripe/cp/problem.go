@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"syscall"
-	"unicode"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // Problem is something that was not copied.
@@ -32,7 +32,7 @@ type endedError struct {
 	far       bool // the path is at the other end
 }
 
-func (e *endedError) Error() string { return printable(e.path + ": " + e.why) }
+func (e *endedError) Error() string { return printable.Text(e.path + ": " + e.why) }
 
 var (
 	errNotCopied = errors.New("neither file, directory nor link: not copied")
@@ -85,14 +85,4 @@ func cause(err error) string {
 		return p.Op + ": " + p.Err.Error()
 	}
 	return err.Error()
-}
-
-// printable is text of the other end, without what would command a terminal or begin another line.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }

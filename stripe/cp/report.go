@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // Reporter is told how a copy goes.
@@ -74,7 +75,7 @@ type Text struct {
 }
 
 // Problem implements Reporter.
-func (t *Text) Problem(p Problem) { t.Say(printable(p.Path + ": " + p.Why)) }
+func (t *Text) Problem(p Problem) { t.Say(printable.Text(p.Path + ": " + p.Why)) }
 
 // Say tells something else, of which other hosts or programs may have written a part.
 func (t *Text) Say(text string) {
@@ -90,7 +91,7 @@ func (t *Text) line(text string) {
 		t.drawn = false
 	}
 	for line := range strings.SplitSeq(text, "\n") { // of several causes, one each
-		fmt.Fprintln(t.Out, printable(line))
+		fmt.Fprintln(t.Out, printable.Text(line))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 const (
@@ -264,9 +265,9 @@ func ask(in io.Writer, out io.Reader, o offer) (answer, error) {
 	}
 	switch {
 	case a.NoLink:
-		return a, &LinkError{a.Error}
+		return a, &LinkError{printable.Text(a.Error)}
 	case a.Error != "":
-		return a, refusedError(a.Error)
+		return a, refusedError(printable.Text(a.Error))
 	}
 	return a, nil
 }

@@ -56,6 +56,21 @@ func TestNoSuchFarLink(t *testing.T) {
 	}
 }
 
+// What the far side says cannot command the terminal.
+func TestAnswerIsPrintable(t *testing.T) {
+	for _, no := range []answer{{Error: "no\x1b]0;title\a\nplait: all is well"}, {Error: "no\x1b]0;title\a\nplait: all is well", NoLink: true}} {
+		near, far := net.Pipe()
+		defer near.Close()
+		go func() {
+			_, _ = bufio.NewReader(far).ReadSlice('\n')
+			_ = send(far, no)
+		}()
+		if _, err := ask(near, near, offer{Key: stripe.NewKey().Public()}); err == nil || err.Error() != "no?]0;title??plait: all is well" {
+			t.Errorf("%q", err)
+		}
+	}
+}
+
 // Where the far side cannot listen, it says what to do: the port may be that of an interrupted copy, the address one that only a NAT has.
 func TestCannotListen(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
