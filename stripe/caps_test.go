@@ -154,12 +154,12 @@ func TestOneOfSeveralIsSpent(t *testing.T) {
 	d := &dialer{c: &Conn{}, cfg: cfg, hosts: []Peer{{Link: "host", Addrs: append(at("10.0.0.2:1"), at("10.0.1.2:1")...)}}, told: told}
 	all := ways([]Link{{"a", []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}, d.peers(), nil)
 	cfg.used.of(use{link: "wwan0"}).Store(1 << 20)
-	d.seekFar(all)
+	d.seekFar(nil, all)
 	if got := d.unspent(all, map[pair]way{}); len(all) != 1 || len(got) != 1 {
 		t.Errorf("of %v are left %v", all, got)
 	}
 	d.told = told[1:]
-	d.seekFar(all)
+	d.seekFar(nil, all)
 	if got := d.unspent(all, map[pair]way{}); len(got) != 0 || d.farMissing["wwan0"] != capReached {
 		t.Errorf("where all are spent, %v are left; %v", got, d.farMissing)
 	}

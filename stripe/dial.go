@@ -147,14 +147,14 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 	now := time.Now()
 	d.missing = map[string]string{}
 	wanted, all := map[pair]way{}, ways(links, d.peers(), d.cfg.Links)
-	d.seekFar(all)
+	d.seekFar(links, all)
 	for name := range d.wanted {
 		begins := func(w way) bool { return w.link == name }
 		switch {
 		case !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }):
 			d.missing[name] = d.unusable(name)
 		case !slices.ContainsFunc(all, begins):
-			d.missing[name] = "it has no address of the same family as one of the peer's"
+			d.missing[name] = d.apart(links[slices.IndexFunc(links, func(l Link) bool { return l.Name == name })])
 		case d.cfg.spent(name) && !d.begun(name):
 			d.missing[name] = capReached
 		}

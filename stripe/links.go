@@ -18,6 +18,8 @@ type Link struct {
 	Addrs []netip.Prefix // with the length of the subnet's prefix; those on their way out (RFC 4862, section 5.5.4: deprecated) last
 }
 
+func (l Link) loopback() bool { return l.Addrs[0].Addr().IsLoopback() }
+
 // Links returns the links this host has now, by the order of their interfaces. Loopback is the last one.
 func Links() ([]Link, error) {
 	var interfaces []netlink.Link
@@ -221,6 +223,8 @@ type Peer struct {
 	Policy Policy `json:",omitzero"` // the peer's, of this link
 }
 
+func (p Peer) loopback() bool { return p.Addrs[0].Addr().IsLoopback() }
+
 // maxPeers, maxPeerAddrs and maxName bound what a listener may announce.
 const (
 	maxPeers     = 32
@@ -233,8 +237,7 @@ const (
 func announce(links []Link, only func(Link) bool, port uint16) []Peer {
 	var out []Peer
 	for _, l := range links {
-		loopback := l.Addrs[0].Addr().IsLoopback()
-		if only != nil && !only(l) || loopback && len(out) > 0 || len(out) == maxPeers {
+		if only != nil && !only(l) || l.loopback() && len(out) > 0 || len(out) == maxPeers {
 			continue
 		}
 		p := Peer{Link: l.Name}

@@ -130,11 +130,26 @@ func TestLoopbackIsNotMissed(t *testing.T) {
 			d.hear([]Peer{told})
 			synctest.Wait()
 		}
-		d.seekFar(nil)
+		d.seekFar(nil, nil)
 		if d.farMissing["lo"] != "" || d.farMissing["eth0"] == "" {
 			t.Errorf("missing are %q; want eth0, not lo", d.farMissing)
 		}
 	})
+}
+
+// Loopback leads to no other host: that is the reason told, at either end, and not that families differ.
+func TestLoopbackLeadsNowhere(t *testing.T) {
+	lo, eth0 := Link{"lo", []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}}, Link{"eth0", []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}
+	for _, c := range []struct{ near, far Link }{{lo, eth0}, {eth0, lo}} {
+		told := announce([]Link{c.far}, nil, 7788)
+		d := &dialer{cfg: &Config{}, wanted: map[string]bool{c.near.Name: true}, hosts: told, told: told, heard: map[string]bool{c.far.Name: true}}
+		d.update(t.Context(), []Link{c.near}, nil)
+		for far, name := range map[bool]string{false: c.near.Name, true: c.far.Name} {
+			if got := d.failures(far)[name]; !strings.Contains(got, "loopback") || strings.Contains(got, "family") {
+				t.Errorf("%s to %s, of %s: %q", c.near.Name, c.far.Name, name, got)
+			}
+		}
+	}
 }
 
 // A named link that cannot reach any of the peer's addresses is told, with the reason: one of IPv6 alone, and a peer of IPv4.

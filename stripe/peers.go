@@ -75,7 +75,7 @@ func (d *dialer) hear(peers []Peer) {
 			d.told, d.listed = peers, n
 		}
 		for _, p := range peers {
-			if len(d.heard) < maxPaths && !p.Addrs[0].Addr().IsLoopback() { // which it has told for want of others
+			if len(d.heard) < maxPaths && !p.loopback() { // which it has told for want of others
 				d.heard[p.Link] = true
 			}
 		}

@@ -75,8 +75,21 @@ func (d *dialer) failures(far bool) map[string]string {
 	return out
 }
 
+const loopbackAlone = "loopback leads to no other host"
+
+// apart says why no way leads from a link to any of the peer's.
+func (d *dialer) apart(l Link) string {
+	switch peers := d.peers(); {
+	case l.loopback():
+		return loopbackAlone
+	case len(peers) > 0 && !slices.ContainsFunc(peers, func(p Peer) bool { return !p.loopback() }):
+		return "the peer has no address but loopback, which leads to no other host"
+	}
+	return "it has no address of the same family as one of the peer's"
+}
+
 // seekFar notes which of the listener's links no way leads to. It is called with the dialer locked.
-func (d *dialer) seekFar(all []way) {
+func (d *dialer) seekFar(links []Link, all []way) {
 	d.farMissing, d.farNames = map[string]string{}, map[string]string{}
 	for name := range d.heard {
 		d.farMissing[name] = "the far side does not have it any more, or it is down, or has no address"
@@ -85,7 +98,13 @@ func (d *dialer) seekFar(all []way) {
 		as := d.nameOf(p)
 		d.farNames[as] = p.Link
 		delete(d.farMissing, p.Link)
-		if !slices.ContainsFunc(all, func(w way) bool { return w.to == as }) {
+		switch {
+		case slices.ContainsFunc(all, func(w way) bool { return w.to == as }):
+		case p.loopback():
+			d.farMissing[p.Link] = loopbackAlone
+		case !slices.ContainsFunc(links, func(l Link) bool { return !l.loopback() }):
+			d.farMissing[p.Link] = "this host uses no link but loopback, which leads to no other host"
+		default:
 			d.farMissing[p.Link] = "no link of this host has an address of the same family as one of its"
 		}
 	}
