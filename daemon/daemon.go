@@ -234,7 +234,7 @@ func open(c Config, o Options) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	spec, linked, err := bpf.Load()
+	spec, linked, err := load(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w; plait doctor says what this host lacks", err)
 	}

@@ -51,9 +51,18 @@ func errTaken(linked bool) error {
 	return fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
 }
 
+// load reads the programs for a configuration. One that leaves all connections alone has no use for the congestion control, which before Linux 6.4 would be registered.
+func load(c Config) (spec *ebpf.CollectionSpec, linked bool, err error) {
+	spec, linked, err = bpf.Load()
+	if err == nil && !c.takes() {
+		delete(spec.Maps, bpf.Name)
+	}
+	return spec, linked, err
+}
+
 // loadKernel loads the programs (bpf.Load); before Linux 6.4 that registers the congestion control. No socket uses it yet.
 func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k *kernel, err error) {
-	if !linked && registered() {
+	if spec.Maps[bpf.Name] != nil && !linked && registered() {
 		return nil, errTaken(linked)
 	}
 	control.Generation = 1 // what the kernel half has not seen yet is 0
@@ -321,8 +330,8 @@ func (k *kernel) Close() error {
 	if k.Collection != nil {
 		k.control.HeartbeatNs = 0 // what stays, such as a listening socket that asked for plait, need not wait for the silence
 		errs = append(errs, k.Variables["plait_daemon"].Set(k.control))
-		if !k.linked {
-			if err := k.Maps[bpf.Name].Delete(uint32(0)); err != nil {
+		if m := k.Maps[bpf.Name]; m != nil && !k.linked {
+			if err := m.Delete(uint32(0)); err != nil {
 				errs = append(errs, fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err))
 			}
 		}

@@ -188,3 +188,22 @@ func TestProgramRefused(t *testing.T) {
 	}
 	h.clean("refused")
 }
+
+// A plait with congestion off registers nothing, on a kernel before 6.4 neither, where to load the congestion control is to register it: another plait may come up that
+// takes connections.
+func TestOffRegistersNothing(t *testing.T) {
+	h := newHost(t)
+	for _, mode := range []Mode{Off, On} {
+		spec, _, err := load(Config{Congestion: Lever{Mode: mode}})
+		h.must(err)
+		if m := spec.Maps[bpf.Name]; m != nil {
+			m.Flags = 0 // as bpf.Load does there
+		}
+		k, err := loadKernel(spec, false, bpf.Control{})
+		h.must(err)
+		defer func() { h.must(k.Close()) }()
+		if is := registered(); is != (mode == On) {
+			t.Errorf("congestion %s: registered: %v", mode, is)
+		}
+	}
+}
