@@ -155,14 +155,16 @@ func (n *network) carrier() {
 }
 
 // plan puts routes of one exit into the server's kernel and makes what a plait would know of it.
-func (n *network) plan(samples ...Sample) {
+func (n *network) plan(samples ...Sample) { n.Helper(); n.planOn("east", samples...) }
+
+func (n *network) planOn(link string, samples ...Sample) {
 	n.Helper()
 	x := egress.Exit{Name: "a", RouteTarget: "65000:11", Locators: []netip.Prefix{netip.MustParsePrefix("fc00:1::/48")}, Table: 101,
 		Addresses: []netip.Addr{netip.MustParseAddr(exit6), netip.MustParseAddr(exit4)}}
-	n.in = Input{On: true, Settled: true, Interface: "east", Address: netip.MustParseAddr(server), Sessions: []Session{{netip.MustParseAddr("2001:db8:1::2"), true, "Established"}},
+	n.in = Input{On: true, Settled: true, Interface: link, Address: netip.MustParseAddr(server), Sessions: []Session{{netip.MustParseAddr("2001:db8:1::2"), true, "Established"}},
 		Exits: []Exit{{Exit: x, Routes: len(samples), SIDs: 2, Samples: samples}}}
 	n.must(netns.Do(n.server, func() (err error) {
-		n.kernel, err = route.Open(route.Config{Exits: []egress.Exit{x}, Interface: "east", TunnelSource: n.in.Address, Memory: filepath.Join(n.TempDir(), "tunsrc")})
+		n.kernel, err = route.Open(route.Config{Exits: []egress.Exit{x}, Interface: link, TunnelSource: n.in.Address, Memory: filepath.Join(n.TempDir(), "tunsrc")})
 		if err != nil {
 			return err
 		}
@@ -349,6 +351,36 @@ func TestKernelDiffers(t *testing.T) {
 	}))
 	if asked != 1 {
 		t.Errorf("asked %d times more, want 1", asked)
+	}
+}
+
+// Somebody else's rule comes before plait's: to wait for plait to put something back would be in vain.
+func TestOthersRule(t *testing.T) {
+	n := newNetwork(t)
+	n.ip("-n %s -6 rule add priority 100 lookup main suppress_prefixlength 0", n.server)
+	out := n.run()
+	n.want(out, map[string][]Outcome{"rules": {OK}, "lookup": {Failed}})
+	for _, r := range out {
+		if r.Check == "lookup" && (!strings.Contains(r.Found, "table 254") || !strings.Contains(r.Do, "ip -6 rule")) {
+			t.Errorf("got %s; %s", r.Found, r.Do)
+		}
+	}
+}
+
+// Encapsulated packets leave by another interface than the one flows are watched on: they arrive, and it is said.
+func TestOtherInterface(t *testing.T) {
+	n := newNetwork(t)
+	n.ip("-n %s link add other type veth peer name behind", n.server)
+	for _, link := range []string{"other", "behind"} {
+		n.ip("-n %s link set %s mtu 1700 up", n.server, link)
+	}
+	n.must(netns.Do(n.server, n.kernel.Remove))
+	samples := n.in.Exits[0].Samples
+	n.planOn("other", samples...)
+	out := n.run()
+	n.want(out, map[string][]Outcome{"lookup": {OK}, "way": {Unknown, Unknown}, "answer": {OK, OK}, "size": {OK, OK}, "best path": {OK, OK}})
+	if text := found(out, "way"); strings.Count(text, "dev east table 254; flows are watched on other alone") != 2 {
+		t.Errorf("got %s", text)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 const reinstall = "plait puts it back within 10 seconds; if it is gone again, see plait egress log, and who else changes routes, rules or addresses on this host"
 
+const doRules = "see ip -6 rule and ip rule: if plait's rules (priority 500 and 501) are there, a rule of somebody else's before them takes the packets of the exit's addresses; give that one a higher number, or leave these addresses out of it"
+
 func tunnelSource(v *route.View, in Input) Result {
 	now, err := v.TunnelSource()
 	switch {
@@ -57,7 +59,7 @@ func (x Exit) source(of netip.Addr) (netip.Addr, bool) {
 
 // lookups reads a sample of routes back, as packets meet them.
 func lookups(v *route.View, in Input, x Exit) Result {
-	n := 0
+	n, do := 0, reinstall
 	var wrong []string
 	for _, s := range x.Samples {
 		to, usable := s.target()
@@ -71,12 +73,15 @@ func lookups(v *route.View, in Input, x Exit) Result {
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("from %v: %v", from, err))
 		case way.Table != x.Table || way.Interface != in.Interface || !way.SID.IsValid() || way.Prefix.Bits() == s.Prefix.Bits() && way.SID != s.SID:
+			if way.Table != x.Table {
+				do = doRules
+			}
 			wrong = append(wrong, fmt.Sprintf("from %v to %v: %v, the plan has %v to SID %v dev %s table %d", from, to, way, s.Prefix, s.SID, in.Interface, x.Table))
 		}
 	}
 	switch {
 	case len(wrong) > 0:
-		return Result{Failed, x.Name, "lookup", strings.Join(wrong[:min(len(wrong), atMost)], "; "), reinstall}
+		return Result{Failed, x.Name, "lookup", strings.Join(wrong[:min(len(wrong), atMost)], "; "), do}
 	case n == 0:
 		return Result{Unknown, x.Name, "lookup", "there is no route to look up in a family of its addresses", ""}
 	}

@@ -193,6 +193,10 @@ func way(v *route.View, in Input, x Exit, sid netip.Addr, told netip.Prefix) (_ 
 	case w.SID.IsValid():
 		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v: %v encapsulates once more", sid, w), "let its border router announce its locator in the default table"}, true
 	}
+	if w.Interface != in.Interface {
+		return Result{Unknown, x.Name, "way", fmt.Sprintf("SID %v: %v; flows are watched on %s alone: those that leave here are not measured, and that the exit fails them only BGP and the kernel notice", sid, w, in.Interface),
+			"give in the configuration the interface that packets leave by"}, true
+	}
 	return Result{OK, x.Name, "way", fmt.Sprintf("SID %v: %v", sid, w), ""}, true
 }
 

@@ -59,7 +59,7 @@ func advice(err error) string {
 	case unix.ENODEV:
 		return "; the interface is gone: ip link shows which there are"
 	case unix.ENETDOWN:
-		return "; the interface is down, or has no carrier: set it up, or name one that always has, such as a dummy"
+		return "; the interface is down, or has no carrier: set it up, or name another"
 	case unix.ENETUNREACH, unix.EHOSTUNREACH:
 		return "; the next hop is on no network of the interface"
 	case unix.EACCES:
