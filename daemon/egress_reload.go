@@ -8,8 +8,11 @@ import (
 	"plait.dev/plait/bpf"
 )
 
-// lasting is what a plait that is up cannot change.
+// lasting is what a plait that is up cannot change; nothing where it has not got the lever.
 func (x Egress) lasting() Egress {
+	if !x.there() {
+		return Egress{}
+	}
 	x = x.onServer()
 	x.Service, x.Rules, x.MovedPercent = Service{}, nil, 0
 	x.Exits = slices.Clone(x.Exits)

@@ -42,6 +42,25 @@ func TestRereadEgress(t *testing.T) {
 	}
 }
 
+// A section that is off can be prepared while plait is up; to switch it on takes a start.
+func TestRereadEgressOff(t *testing.T) {
+	text := "congestion:\n" + strings.Replace(egressSection, "%s", "off", 1)
+	inDirectory(t, text)
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(text, "name: transit-a", "name: transit-c", 1)
+	for changed, refused := range map[string]bool{other: false, strings.Replace(other, "mode: off\negress:\n  mode: off", "mode: off\negress:\n  mode: on", 1): true, "congestion: {mode: off}\n": false} {
+		if err := os.WriteFile("plait.yaml", []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reread("plait.yaml"); changed == text || (err != nil) != refused {
+			t.Errorf("%s\nrefused: %v, want %v", changed, err, refused)
+		}
+	}
+}
+
 // Connections have what the configuration of now says, those of a cgroup also when its rule is another one by then.
 func TestEgressReload(t *testing.T) {
 	const managed = 500
