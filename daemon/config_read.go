@@ -34,8 +34,19 @@ type reader struct {
 	cgroups  map[uint64]int       // likewise
 }
 
+// mostProblems are told of a file. More of them are of something that is no configuration, or of a list that many aliases stand for: they would fill the memory of a daemon
+// that is up.
+const mostProblems = 100
+
+// enough is how problem ends the reading.
+type enough struct{}
+
 // problem is one line for the editor to jump to.
 func (r *reader) problem(n *yaml.Node, format string, args ...any) {
+	if len(r.problems) == mostProblems {
+		r.problems = append(r.problems, fmt.Errorf("%s: there are more mistakes: these are the first %d", r.file, mostProblems))
+		panic(enough{})
+	}
 	r.problems = append(r.problems, fmt.Errorf("%s:%d:%d: %s", r.file, n.Line, n.Column, fmt.Sprintf(format, args...)))
 }
 
@@ -354,6 +365,16 @@ func (c *Config) parse(file string, text []byte) error {
 	case !errors.Is(err, io.EOF): // what stands there would be left out without a word
 		return notYAML(file, text, err)
 	}
-	r.mapping(document.Content[0], "the file", c.keys())
+	c.readAll(r, document.Content[0])
 	return errors.Join(r.problems...)
+}
+
+// readAll reads until there are enough problems.
+func (c *Config) readAll(r *reader, n *yaml.Node) {
+	defer func() {
+		if why := recover(); why != nil && why != (enough{}) {
+			panic(why)
+		}
+	}()
+	r.mapping(n, "the file", c.keys())
 }

@@ -254,6 +254,20 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// Aliases of one long list, or a file that is something else, do not fill the memory of a daemon that is up with their mistakes.
+func TestTooManyProblems(t *testing.T) {
+	const times = 500
+	inDirectory(t, "congestion:\n  rules:\n    - port: &all ["+strings.Repeat("x, ", times)+"]\n"+strings.Repeat("    - port: *all\n", times))
+	_, err := ReadConfig("plait.yaml")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if want := "plait.yaml: there are more mistakes: these are the first 100"; len(lines) != 101 || lines[100] != want {
+		t.Errorf("%d lines, the last: %s; want 101 and %s", len(lines), lines[len(lines)-1], want)
+	}
+}
+
 func TestTooManyRules(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("congestion:\n  rules:\n")
