@@ -229,16 +229,15 @@ SEC("struct_ops")
 void BPF_PROG(plait_init, struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
-	struct plait_sock *s;
+	struct plait_sock *s = 0;
 	__u8 want;
 
-	if (daemon_silent()) { /* accepted by a socket that has plait's name from an earlier one */
+	if (!daemon_silent()) /* else accepted by a socket that has plait's name from an earlier one */
+		s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!s) { /* or no memory for it (net.core.optmem_max): nothing would change its window */
 		leave(sk);
 		return;
 	}
-	s = bpf_sk_storage_get(&plait_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!s)
-		return;
 	if (!s->cookie) /* the application set plait: no helper gives the cookie here */
 		s->cookie = OWN_COOKIE | __sync_fetch_and_add(&next_cookie, 1);
 	/* plait itself comes with a cookie, and never to what it has held out or observes */
