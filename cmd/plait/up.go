@@ -86,10 +86,7 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	}
 	ctx = heed(ctx)
 	if f.foreground {
-		if err := f.run(ctx, c, os.Stderr, notifySystemd); err != nil {
-			return &exit{1, err}
-		}
-		return nil
+		return lastWord(os.Stderr, f.run(ctx, c, os.Stderr, notifySystemd))
 	}
 	switch err := f.background(ctx); {
 	case errors.Is(err, errInterrupted):
@@ -163,9 +160,25 @@ func (f *upFlags) tell(ctx context.Context, c daemon.Config) error {
 	err := f.run(ctx, c, ownLog(), func() { say("ok") })
 	if err != nil {
 		say(err.Error())
-		return &exit{1, err}
 	}
-	return nil
+	return lastWord(ownLog(), err)
+}
+
+// lastWord says in the log why a daemon has ended, if it takes that: systemd starts plait again when its process is gone.
+func lastWord(log io.Writer, err error) error {
+	if err == nil {
+		return nil
+	}
+	said := make(chan struct{})
+	go func() {
+		fmt.Fprintln(log, "plait:", err)
+		close(said)
+	}()
+	select {
+	case <-said:
+	case <-time.After(time.Second):
+	}
+	return &exit{status: 1}
 }
 
 // background starts this program again in a session of its own and waits until it is ready.

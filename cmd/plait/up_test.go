@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -57,6 +59,35 @@ func TestSignalLogStalls(t *testing.T) {
 		}
 	case <-time.After(2 * samplePatience):
 		t.Error("it waits for the reader")
+	}
+}
+
+// A daemon that ends because of an error does not wait for who reads its log no more: systemd is to start it again.
+func TestLastWordStalls(t *testing.T) {
+	rung.Long(t)
+	config := filepath.Join(t.TempDir(), "plait.yaml")
+	if err := os.WriteFile(config, []byte("control: /proc/plait/control\nmetrics: off\n"), 0o600); err != nil { // where no socket can be
+		t.Fatal(err)
+	}
+	unread, log, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	defer log.Close()
+	_ = log.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := log.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := syscall.SetNonblock(int(log.Fd()), false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, "plait", "up", "--foreground", "--config", config)
+	c.Stderr = log
+	if err := c.Run(); ctx.Err() != nil || c.ProcessState.ExitCode() != 1 {
+		t.Errorf("%v, %v; want that it ends with status 1", ctx.Err(), err)
 	}
 }
 
