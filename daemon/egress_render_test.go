@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 const networkText = `egress:
@@ -73,6 +76,41 @@ func TestRender(t *testing.T) {
 	}
 	if _, err := c.Egress.Render(); err == nil || !strings.Contains(err.Error(), "read the password for reflector 2001:db8:1::2") {
 		t.Errorf("without the file of a password: %v", err)
+	}
+}
+
+// Whoever puts the examples of both pages into one file has a network that can be rendered.
+func TestExamplesOfPages(t *testing.T) {
+	section := func(page string) map[string]any {
+		text, err := os.ReadFile(filepath.Join("../docs/egress", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "```yaml\n")
+		example, _, _ := strings.Cut(rest, "```")
+		var c map[string]map[string]any
+		if err := yaml.Unmarshal([]byte(example), &c); err != nil || c["egress"] == nil {
+			t.Fatalf("%s: %v in %s", page, err, example)
+		}
+		return c["egress"]
+	}
+	all := section("operators.md")
+	maps.Copy(all, section("border-routers.md"))
+	text, err := yaml.Marshal(map[string]any{"egress": all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inDirectory(t, strings.ReplaceAll(string(text), "/etc/plait/reflector", password))
+	c, err := ReadConfig("plait.yaml")
+	if err != nil {
+		t.Fatalf("%v\nin\n%s", err, text)
+	}
+	if routers, err := c.Egress.Render(); err != nil || len(routers) != 3 {
+		t.Errorf("got %d routers, %v, want two border routers and a reflector", len(routers), err)
 	}
 }
 
