@@ -318,7 +318,7 @@ func (c *ControlClient) EgressRoutes(prefix string) (a RoutesAnswer, err error) 
 	return a, c.call(http.MethodGet, "/egress/routes?prefix="+url.QueryEscape(prefix), &a)
 }
 
-// EgressLog asks for the latest changes of the kernel's routing state.
+// EgressLog asks for the latest decisions, and changes of the kernel's state.
 func (c *ControlClient) EgressLog() (j []JournalEntry, err error) {
 	return j, c.call(http.MethodGet, "/egress/log", &j)
 }

@@ -223,7 +223,7 @@ func measured(value, samples float64) string {
 }
 
 func newEgressLog() *cobra.Command {
-	return question("log", "List the latest changes of the kernel's routing state, with their reasons", egressLog, func(out io.Writer, entries []daemon.JournalEntry) {
+	return question("log", "List the latest decisions, and changes of the kernel's routes and of connections, with their reasons", egressLog, func(out io.Writer, entries []daemon.JournalEntry) {
 		for _, e := range entries {
 			fmt.Fprintf(out, "%s %s\n", e.At.Local().Format("2006-01-02 15:04:05.000"), e.Text)
 		}
