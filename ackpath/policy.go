@@ -129,8 +129,8 @@ func worth(ratio float64, f Facts) (why string, ok bool) {
 // Pauses says whether copying, or asking, has ended for a while.
 func (s *Flow) Pauses(now time.Time) bool { return !s.pause.over(now) }
 
-// stop ends copying, or asking, for a while.
-func (s *Flow) stop(now time.Time, why string) Decision {
+// Stop ends copying, or asking, for a while.
+func (s *Flow) Stop(now time.Time, why string) Decision {
 	if s.copying && now.Sub(s.since) >= goodAfter {
 		s.pause = backoff{}
 	}
@@ -200,7 +200,7 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 		return Decision{Ask: true, Because: f.Told.State.String()}
 	}
 	if s.refused++; s.refused >= answersMost {
-		return s.stop(now, f.Told.State.String())
+		return s.Stop(now, f.Told.State.String())
 	}
 	return Decision{Ask: true, Because: f.Told.State.String()}
 }
@@ -211,17 +211,17 @@ func (s *Flow) goOn(now time.Time, ratio float64, f Facts) Decision {
 	least := 1 + (ratio-1)/2
 	switch slow, quick := f.Slow.RTT(), f.Quick.RTT(); {
 	case quick == 0:
-		return s.stop(now, f.unanswered())
+		return s.Stop(now, f.unanswered())
 	case !f.Quick.Fair():
-		return s.stop(now, unfair)
+		return s.Stop(now, unfair)
 	case slow > 0 && (quick >= slow || float64(slow) < least*float64(quick)):
-		return s.stop(now, fmt.Sprintf("%s: less than %g times as long by now", f.trips(), least))
+		return s.Stop(now, fmt.Sprintf("%s: less than %g times as long by now", f.trips(), least))
 	case !f.Told.State.takes():
-		return s.stop(now, f.Told.State.String())
+		return s.Stop(now, f.Told.State.String())
 	}
 	if f.Answer != s.answer {
 		if why := s.judge(now, f); why != "" {
-			return s.stop(now, why)
+			return s.Stop(now, why)
 		}
 	}
 	lead := ""

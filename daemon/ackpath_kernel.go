@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/ackpath"
 	"plait.dev/plait/bpf"
@@ -86,7 +87,11 @@ func (a *ackPrograms) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error {
 	if to.Useful = before.Useful; to.Rests == 0 {
 		to.Useful = 1
 	}
-	if err := routes.Put(&flow, &to); err != nil {
+	err := routes.Put(&flow, &to)
+	if errors.Is(err, unix.E2BIG) {
+		return fmt.Errorf("the ACKs of %d subflows are copied, and there is no room for more", routes.MaxEntries())
+	}
+	if err != nil {
 		return fmt.Errorf("write how a flow's ACKs are copied: %w", err)
 	}
 	if known {

@@ -227,7 +227,6 @@ func (r *ackReceiver) act(now time.Time) error {
 			}
 			continue
 		}
-		watched[f.slow.link] = true
 		w, socket := r.ways[f.quick], r.sockets[f.quick.helloKey]
 		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link),
 			Token: f.name.Token, Id: f.name.ID, SenderId: f.name.SenderID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
@@ -235,12 +234,15 @@ func (r *ackReceiver) act(now time.Time) error {
 			to.Rests = 1
 		}
 		if f.copied != nil && *f.copied == to {
+			watched[f.slow.link] = true
 			continue
 		}
 		if err := r.kernel.copyTo(key, to); err != nil {
 			problem = cmp.Or(problem, err)
+			f.decision = f.policies[f.quick].Stop(now, err.Error())
 			continue
 		}
+		watched[f.slow.link] = true
 		if f.copied == nil {
 			f.earlier, f.sent, f.since = f.earlier+f.sent, 0, now
 			r.logf("copy the ACKs of %v-%v, which come over %s, over %s: %s", f.ends.Local, f.ends.Remote, r.ways[f.slow].link.name, w.link.name, f.decision.Because)

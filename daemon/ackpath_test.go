@@ -28,6 +28,7 @@ type fakeAcks struct {
 	leads       map[bpf.FlowKey]bpf.AckLead
 	sent, heard map[int]bool
 	told        int         // how often, what is to be heard
+	full        error       // of copying another flow's ACKs
 	stuck       bpf.FlowKey // copying this one's ACKs cannot be ended
 }
 
@@ -35,10 +36,17 @@ func newFakeAcks() *fakeAcks {
 	return &fakeAcks{routes: map[bpf.FlowKey]bpf.AckRoute{}, names: map[bpf.AckName]bpf.FlowKey{}, leads: map[bpf.FlowKey]bpf.AckLead{}}
 }
 
-func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error { k.routes[flow] = to; return nil }
-func (k *fakeAcks) copies(flow bpf.FlowKey) uint64                 { return k.routes[flow].Copies }
-func (k *fakeAcks) watchSent(i map[int]bool) error                 { k.sent = i; return nil }
-func (k *fakeAcks) Close() error                                   { return nil }
+func (k *fakeAcks) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error {
+	if k.full != nil {
+		return k.full
+	}
+	k.routes[flow] = to
+	return nil
+}
+
+func (k *fakeAcks) copies(flow bpf.FlowKey) uint64 { return k.routes[flow].Copies }
+func (k *fakeAcks) watchSent(i map[int]bool) error { k.sent = i; return nil }
+func (k *fakeAcks) Close() error                   { return nil }
 
 func (k *fakeAcks) watchHeard(i map[int]bool) error {
 	k.heard, k.told = i, k.told+1
