@@ -136,25 +136,23 @@ func Serve(conn *stripe.Conn, command string) error {
 			stdin.Close() // not of what was cut off: the command might take it for whole before it is killed
 		}
 	}()
-	ended, settled := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(settled)
-		select {
-		case <-conn.Done(): // nobody reads what it says, nor what its children do
-			_ = syscall.Kill(-guard.group(), syscall.SIGKILL)
-		case <-ended:
-		}
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-conn.Done(): // nobody reads what it says, nor what its children do; one in a session of its own may have the output open for long
+		_ = syscall.Kill(-guard.group(), syscall.SIGKILL)
+		guard.end()
+		return nil
+	case err = <-ended:
+	}
 	status := byte(0)
 	var failed *exec.ExitError
-	switch err := cmd.Wait(); {
+	switch {
 	case errors.As(err, &failed) && failed.ExitCode() >= 0:
 		status = byte(failed.ExitCode())
 	case err != nil:
 		status = statusUnknown
 	}
-	close(ended)
-	<-settled
 	guard.end()
 	_, err = conn.Write([]byte{0, 0, 0, 0, status})
 	if err == nil && conn.Flush() == nil { // who reads the output may pause, links may be gone for minutes

@@ -193,3 +193,32 @@ func TestCutOff(t *testing.T) {
 		t.Error("the command took its input for whole")
 	}
 }
+
+// What a command has left in a session of its own has the output open for as long as it likes. Once nobody reads that, it is not waited for.
+func TestLeftInASession(t *testing.T) {
+	far := farEnd(t)
+	left, served := filepath.Join(t.TempDir(), "left"), make(chan error, 1)
+	go func() { served <- Serve(far, "setsid sh -c 'echo $$ > "+left+"; exec sleep 60' & while ! [ -s "+left+" ]; do sleep 0.01; done") }()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(left); err == nil && len(text) > 0 {
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+			break
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("nothing is left")
+		}
+	}
+	far.Abort()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it is waited for")
+	}
+}
