@@ -61,6 +61,7 @@ func (k *Kernel) putBack(routes map[place]bool, entries iter.Seq[egress.Entry]) 
 	}
 	nexthops := vanished(k.nexthops, have.nexthops)
 	k.nexthops, k.unmade = have.nexthops, map[way]*unmade{}
+	defer func() { k.theirs = nil }()
 	var f failures
 	k.reconcile(have, func(q *queue) { q.lost(routes, nexthops, entries) }, &f)
 	return f.err()

@@ -67,6 +67,7 @@ type Kernel struct {
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
 	unmade    map[way]*unmade // next hops that routes cannot be made with, in the call under way
+	theirs    []theirRoute    // of the main table, in the call under way, if somebody asked
 	taken     map[place]bool  // somebody else's route was where one of plait's should be
 	many      int             // routes of plait's there were when last looked
 	lacking   bool            // the interface, the tunnel source or the way to a next hop was missing, or a step failed
@@ -129,6 +130,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 	var f failures
 	var requests, gone []request
 	k.unmade = map[way]*unmade{}
+	defer func() { k.theirs = nil }()
 	for _, c := range changes {
 		k.leads(c.Old, -1)
 		k.leads(c.New, 1)
@@ -188,6 +190,7 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	}
 	k.link, k.hops, k.nexthops, k.unmade, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[way]*unmade{}, map[place]bool{}
 	k.lacking = false
+	defer func() { k.theirs = nil }()
 	var f failures
 	k.rules, k.addresses = k.ends(&f)
 	k.reconcile(have, func(q *queue) { q.routes(have.routes, entries) }, &f)

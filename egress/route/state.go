@@ -188,17 +188,15 @@ func readRoute(b []byte) (r kernelRoute, protocol byte, ok bool) {
 			metric = ad.Uint32()
 		case unix.RTA_OIF:
 			r.link = ad.Uint32()
-		case unix.RTA_GATEWAY:
-			r.gateway = address(ad)
-		case unix.RTA_VIA:
-			via := ad.Bytes()
-			r.gateway, _ = netip.AddrFromSlice(via[min(2, len(via)):])
+		case unix.RTA_GATEWAY, unix.RTA_VIA:
+			r.gateway = gatewayOf(ad, r.gateway)
 		case rtaNexthopID:
 			r.nexthop = ad.Uint32()
 		case unix.RTA_ENCAP:
 			encapsulates = true
 		case unix.RTA_MULTIPATH:
 			r.odd, r.open = true, true
+			r.gateway, r.link = firstHop(ad.Bytes())
 		case unix.RTA_METRICS, unix.RTA_PREFSRC:
 			r.odd = true
 		}
@@ -301,7 +299,7 @@ type hop struct {
 	link    uint32
 }
 
-// findHop asks the kernel for the way to the next hop of a BGP route. It must not lead over a route of plait's: that would be a route to itself.
+// findHop asks the kernel for the way to the next hop of a BGP route. Routes of plait's do not count: that would be a route to itself.
 func (k *Kernel) findHop(next netip.Addr) (hop, error) {
 	b, err := k.lookup(next, unix.RTM_F_FIB_MATCH)
 	r, protocol, ok := readRoute(b)
@@ -312,11 +310,20 @@ func (k *Kernel) findHop(next netip.Addr) (hop, error) {
 	if err != nil {
 		return hop{}, fmt.Errorf("find the way to next hop %v: %w; a route or a network to it is missing", next, err)
 	}
+	usable := ok && b[7] == unix.RTN_UNICAST
+	if usable && protocol == Protocol {
+		their, err := k.behind(next)
+		switch {
+		case err != nil:
+			return hop{}, err
+		case their.table == 0:
+			return hop{}, fmt.Errorf("find the way to next hop %v: only over plait's own %v; a route or a network to it is missing", next, r)
+		}
+		r, usable = their.kernelRoute, their.forwards
+	}
 	switch {
-	case !ok || b[7] != unix.RTN_UNICAST || r.link == 0:
+	case !usable || r.link == 0:
 		return hop{}, fmt.Errorf("find the way to next hop %v: none that can be used (%v)", next, r)
-	case protocol == Protocol:
-		return hop{}, fmt.Errorf("find the way to next hop %v: only over plait's own %v; a route or a network to it is missing", next, r)
 	case r.gateway.IsValid():
 		return hop{r.gateway, r.link}, nil
 	}
