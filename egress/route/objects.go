@@ -130,7 +130,10 @@ func (r kernelRoute) String() string {
 	if r.gateway.IsValid() {
 		s += " via " + r.gateway.String()
 	}
-	return fmt.Sprintf("%s link %d table %d metric %d", s, r.link, r.table, r.metric)
+	if r.link != 0 {
+		s += fmt.Sprint(" link ", r.link)
+	}
+	return fmt.Sprintf("%s table %d metric %d", s, r.table, r.metric)
 }
 
 func (r kernelRoute) request(b body, verb Verb) netlink.Message {

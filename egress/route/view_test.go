@@ -57,3 +57,16 @@ func TestReconcileIncompatible(t *testing.T) {
 		t.Errorf("a second time it did %q", journal)
 	}
 }
+
+// What is only known by its place, as a route that goes, is not said to lead to an interface.
+func TestRouteInWords(t *testing.T) {
+	at := placeOf(101, netip.MustParsePrefix("2001:db8:c::/48"), Metric)
+	for want, r := range map[string]kernelRoute{
+		"route 2001:db8:c::/48 encap seg6 mode encap segs fc00:1:0:6:: table 101 metric 4112":                        {place: at, sid: sids6[0]},
+		"route 2001:db8:c::/48 nhid 1879048192 encap seg6 mode encap segs fc00:1:0:6:: link 2 table 101 metric 4112": {place: at, sid: sids6[0], nexthop: firstNexthop, link: 2},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
