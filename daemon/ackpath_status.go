@@ -95,7 +95,7 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	out.Copies = r.ended
 	for key, f := range r.flows {
 		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID,
-			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.before.Copies + f.told.Copies, Late: f.before.Late + f.told.Late, LeadMs: float64(f.told.LeadUs) / 1000, Because: f.decision.Because}
+			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.before.Copies + f.told.Copies, Late: f.before.Late + f.told.Late, Because: f.decision.Because}
 		if w := r.ways[f.slow]; w != nil {
 			one.Link = w.link.name
 		}
@@ -104,6 +104,7 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 		}
 		if f.copied != nil {
 			one.Copies = f.earlier + r.kernel.copies(key)
+			one.LeadMs = float64(f.told.LeadUs) / 1000
 		}
 		out.Copies += one.Copies
 		out.Flows = append(out.Flows, one)
@@ -117,14 +118,14 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	})
 }
 
-func (s *ackSender) status(out *AckpathStatus) {
+func (s *ackSender) status(out *AckpathStatus, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Answers, out.Ignored = true, s.ignored
 	out.TakenCopies, out.LateCopies = s.ended.Copies, s.ended.Late
 	for _, t := range s.taken {
 		l, _ := s.kernel.lead(t.key) // what cannot be read counts as nothing
-		out.Taken = append(out.Taken, TakenStatus{t.ends.Local, t.ends.Remote, t.from, l.Copies, l.Used, l.Late, float64(l.LeadUs) / 1000})
+		out.Taken = append(out.Taken, TakenStatus{t.ends.Local, t.ends.Remote, t.from, l.Copies, l.Used, l.Late, float64(t.lead(now, l)) / 1000})
 		out.TakenCopies += l.Copies
 		out.LateCopies += l.Late
 	}
@@ -141,7 +142,7 @@ func (a *acks) status() AckpathStatus {
 		a.receiver.status(&out, time.Now())
 	}
 	if a.sender != nil {
-		a.sender.status(&out)
+		a.sender.status(&out, time.Now())
 	}
 	return out
 }

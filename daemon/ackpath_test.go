@@ -152,6 +152,11 @@ func TestAckSender(t *testing.T) {
 			t.Errorf("told %+v, want %+v", got, want)
 		}
 	}
+	var status AckpathStatus
+	s.status(&status, now)
+	if len(status.Taken) != 1 || status.Taken[0].Copies != 15 || status.Taken[0].LeadMs != 0 {
+		t.Errorf("status %+v, want no lead of long ago", status.Taken)
+	}
 	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Known || len(k.names) != 1 || k.names[bpfName(name(0), other)] != key {
 		t.Errorf("hellos from another address of the connection: %v, copies are taken as %v", a.Flows[0].State, k.names)
 	}

@@ -33,27 +33,39 @@ func newAckpathStatus() *cobra.Command {
 
 func newAckpathExplain() *cobra.Command {
 	return question("explain HOST|CONNECTION", "Say of the connections with a host, or of one connection, what is copied and why", (*daemon.ControlClient).Ackpath, func(out io.Writer, s daemon.AckpathStatus) {
-		for _, f := range s.Flows {
-			fmt.Fprintf(out, "%s-%s over %s: ", f.Local, f.Remote, cmp.Or(f.Link, "an unknown link"))
-			if f.Copied.IsZero() {
-				fmt.Fprintf(out, "its ACKs are not copied: %s\n", f.Because)
-			} else {
-				fmt.Fprintf(out, "its ACKs are copied over %s since %s: %s\n", f.Over, f.Copied.Local().Format(time.TimeOnly), f.Because)
-			}
-			if f.Copies > 0 {
-				fmt.Fprintf(out, "  %d copies sent; the sender says: %d arrived, %d of them late, %.1f ms before their twins\n", f.Copies, f.Arrived, f.Late, f.LeadMs)
-			}
-		}
-		if len(s.Flows) > 0 && s.Mode != daemon.On {
-			fmt.Fprintf(out, "mode %s: nothing is copied\n", s.Mode)
-		}
-		for _, w := range s.Ways {
-			fmt.Fprintln(out, way(w, time.Now()))
-		}
-		for _, t := range s.Taken {
-			fmt.Fprintf(out, "%s-%s: copies of its ACKs are taken, from %s: %d came, %d were of use, %d late, %.1f ms before their twins\n", t.Local, t.Remote, t.From, t.Copies, t.Used, t.Late, t.LeadMs)
-		}
+		explainAckpath(out, s, time.Now())
 	})
+}
+
+func explainAckpath(out io.Writer, s daemon.AckpathStatus, now time.Time) {
+	for _, f := range s.Flows {
+		fmt.Fprintf(out, "%s-%s over %s: ", f.Local, f.Remote, cmp.Or(f.Link, "an unknown link"))
+		if f.Copied.IsZero() {
+			fmt.Fprintf(out, "its ACKs are not copied: %s\n", f.Because)
+		} else {
+			fmt.Fprintf(out, "its ACKs are copied over %s since %s: %s\n", f.Over, f.Copied.Local().Format(time.TimeOnly), f.Because)
+		}
+		if f.Copies > 0 {
+			fmt.Fprintf(out, "  %d copies sent; the sender says: %d arrived, %d of them late%s\n", f.Copies, f.Arrived, f.Late, lead(f.LeadMs))
+		}
+	}
+	if len(s.Flows) > 0 && s.Mode != daemon.On {
+		fmt.Fprintf(out, "mode %s: nothing is copied\n", s.Mode)
+	}
+	for _, w := range s.Ways {
+		fmt.Fprintln(out, way(w, now))
+	}
+	for _, t := range s.Taken {
+		fmt.Fprintf(out, "%s-%s: copies of its ACKs are taken, from %s: %d came, %d were of use, %d late%s\n", t.Local, t.Remote, t.From, t.Copies, t.Used, t.Late, lead(t.LeadMs))
+	}
+}
+
+// lead is how much sooner copies arrive, if that is known.
+func lead(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.1f ms before their twins", ms)
 }
 
 // way is a way to a sender in a line.

@@ -29,3 +29,15 @@ func TestPrintAckpath(t *testing.T) {
 		}
 	}
 }
+
+// A lead that is not known is not told.
+func TestExplainAckpath(t *testing.T) {
+	ends := netip.MustParseAddrPort("192.0.2.1:443")
+	for lead, want := range map[float64]string{0: "7 arrived, 1 of them late\n", 80: "7 arrived, 1 of them late, 80.0 ms before their twins\n"} {
+		var out strings.Builder
+		explainAckpath(&out, daemon.AckpathStatus{Mode: daemon.On, Flows: []daemon.AckFlowStatus{{Local: ends, Remote: ends, Copies: 9, Arrived: 7, Late: 1, LeadMs: lead}}}, time.Now())
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	}
+}
