@@ -198,7 +198,9 @@ func TestCutOff(t *testing.T) {
 func TestLeftInASession(t *testing.T) {
 	far := farEnd(t)
 	left, served := filepath.Join(t.TempDir(), "left"), make(chan error, 1)
-	go func() { served <- Serve(far, "setsid sh -c 'echo $$ > "+left+"; exec sleep 60' & while ! [ -s "+left+" ]; do sleep 0.01; done") }()
+	go func() {
+		served <- Serve(far, "setsid sh -c 'echo $$ > "+left+"; exec sleep 60' & while ! [ -s "+left+" ]; do sleep 0.01; done")
+	}()
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(left); err == nil && len(text) > 0 {
 			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
