@@ -1,26 +1,29 @@
 package cp
 
 import (
+	"hash/maphash"
 	"os"
 	"path"
 	"strings"
 )
 
-// siblings are the names that the walk has offered in each directory it is in, by depth, in upper case. The receiver, which may have a file system that does not tell case apart,
-// does not keep the names of all there is.
-type siblings []map[string]bool
+// siblings are the names that the walk has offered in each directory it is in, by depth: their hashes in upper case, for there may be a million. Two that are the same by chance
+// matter to a receiver whose file system does not tell case apart, which does not keep the names of all there is, and to others not.
+type siblings []map[uint64]struct{}
+
+var foldedSeed = maphash.MakeSeed()
 
 // again says whether a name that differs in case at most was offered in its directory before. The walk ends one directory before it begins the next.
 func (s *siblings) again(name string) bool {
 	depth := strings.Count(name, "/")
 	for len(*s) <= depth {
-		*s = append(*s, map[string]bool{})
+		*s = append(*s, map[uint64]struct{}{})
 	}
 	*s = (*s)[:depth+1]
 	at := (*s)[depth]
-	folded := strings.ToUpper(path.Base(name))
-	is := at[folded]
-	at[folded] = true
+	folded := maphash.String(foldedSeed, strings.ToUpper(path.Base(name)))
+	_, is := at[folded]
+	at[folded] = struct{}{}
 	return is
 }
 

@@ -22,7 +22,7 @@ func (se *sender) runCount() {
 		if err != nil {
 			continue // the walk tells
 		}
-		_ = filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		_ = visitAll(top, func(file string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() && (file == top || !isPart(d.Name())) {
 				if info, err := d.Info(); err == nil {
 					t.Files++
@@ -103,7 +103,7 @@ func (se *sender) runWalk() {
 
 // walk offers what one source names. id and t count on.
 func (se *sender) walk(source int, top string, id *uint64, t *total) error {
-	return filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+	return visitAll(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return se.tell(file, err)
 		}
