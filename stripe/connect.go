@@ -154,12 +154,12 @@ func (d *dialer) compete(ctx context.Context, t *target, n int, within time.Dura
 	ended <- rival{w, to, within, err}
 }
 
-// pathless reports whether no pair has a path that works.
+// pathless reports whether no pair has a path that works, and may carry anything.
 func (d *dialer) pathless() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range d.targets {
-		if t.works {
+		if t.works && !t.path.flight.spent() {
 			return false
 		}
 	}

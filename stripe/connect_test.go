@@ -39,15 +39,16 @@ func (c *deafCarrier) dial(ctx context.Context, _ source, _ netip.AddrPort, _ *t
 }
 
 // While no path works, attempts to connect overlap: what leaves before a link is back is lost, and the next one must follow soon. As long as
-// another path works there is no such hurry.
+// another path works, and may carry anything, there is no such hurry.
 func TestAttemptsOverlap(t *testing.T) {
 	for name, c := range map[string]struct {
-		other       bool // path that works
+		other       *Policy // of a path that works
 		least, most time.Duration
 		open        int
 	}{
-		"no path":      {false, 300 * time.Millisecond, 400 * time.Millisecond, rivalsMax},
-		"another path": {true, time.Second, 1300 * time.Millisecond, 1},
+		"no path":            {nil, 300 * time.Millisecond, 400 * time.Millisecond, rivalsMax},
+		"another path":       {&Policy{}, time.Second, 1300 * time.Millisecond, 1},
+		"another at its cap": {&Policy{CapBytes: 1}, 300 * time.Millisecond, 400 * time.Millisecond, rivalsMax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,8 +60,9 @@ func TestAttemptsOverlap(t *testing.T) {
 				lost := &target{tries: []try{{}}, path: s.near.paths[1], retry: newSignal()}
 				lost.path.end(errPathLost)
 				d := &dialer{c: s.near, cfg: &Config{Carrier: "deaf"}, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{{"a", "far"}: lost}}
-				if c.other {
-					d.targets[pair{"b", "far"}] = &target{works: true}
+				if c.other != nil {
+					s.add(t, simPath{mbps: 8, delay: 15e6, queue: 75000, policy: *c.other})
+					d.targets[pair{"b", "far"}] = &target{works: true, path: s.near.paths[2]}
 				}
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
