@@ -46,9 +46,7 @@ func (p *Policy) set(word string) (err error) {
 	key, value, _ := strings.Cut(word, "=")
 	switch {
 	case key == "cap":
-		if p.CapBytes, err = parseBytes(value); err == nil && p.spent(0) {
-			err = fmt.Errorf("cap %s: too little for one chunk, which is %d bytes; use more, or leave the link out", value, maxPayload)
-		}
+		p.CapBytes, err = parseBytes(value)
 	case key == "priority":
 		if p.Priority, err = strconv.Atoi(value); err != nil {
 			err = fmt.Errorf("priority %q: use a number, 0 is first", value)

@@ -12,7 +12,7 @@ type Policy struct {
 	// with a share carries everything if there is no other.
 	Share float64 `json:",omitempty"`
 	// CapBytes is how many bytes may go over the link, both directions and all connections of one Config together, counted
-	// at this end without the headers of TCP and IP. Then the link is used no more. 0 is no limit.
+	// at this end without the headers of TCP and IP. Then the link is used no more. 0 is no limit; less than 16 KiB, a chunk, is refused.
 	CapBytes uint64 `json:",omitempty"`
 	// Backup is to use the link only while no other one works.
 	Backup bool `json:",omitempty"`
@@ -28,6 +28,8 @@ func (p Policy) Validate() error {
 		return fmt.Errorf("share %v: use a number above 0, up to 1", p.Share)
 	case p.Priority < 0 || p.Priority > 20:
 		return fmt.Errorf("priority %d: use 0 (first) to 20", p.Priority)
+	case p.spent(0):
+		return fmt.Errorf("cap %d: too little for one chunk, which is %d bytes; use more, or leave the link out", p.CapBytes, maxPayload)
 	}
 	return nil
 }

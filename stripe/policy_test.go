@@ -48,3 +48,15 @@ func TestPriority(t *testing.T) {
 		}
 	}
 }
+
+// What no link can be used for is refused before anything is tried, in a program as on the command line.
+func TestPolicyOutOfRange(t *testing.T) {
+	for _, bad := range []Policy{{Share: -1}, {Share: 2}, {Priority: -1}, {Priority: 21}, {CapBytes: maxPayload - 1}} {
+		if _, err := Listen(&Config{Key: NewKey(), Peers: []PublicKey{{}}, Links: map[string]Policy{"lo": bad}}, "127.0.0.1:0"); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+	if err := (Policy{Share: 1, Priority: 20, CapBytes: maxPayload}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
