@@ -162,13 +162,13 @@ func (s *Flow) judge(now time.Time, f Facts) string {
 	lead := time.Duration(f.Told.LeadUs) * time.Microsecond
 	switch {
 	case count(&s.mute, f.Receives && sent == 0):
-		return fmt.Sprintf("data comes over %s, and there is no ACK that can be copied: TCP timestamps are off here or at the sender (sysctl net.ipv4.tcp_timestamps), or all ACKs go with data", f.SlowLink)
+		return fmt.Sprintf("data comes over %s, and there is no ACK that can be copied: TCP timestamps are off here or at the sender (sysctl net.ipv4.tcp_timestamps), all ACKs go with data, or they leave by another link than the route says (a mark, several next hops), or encrypted (IPsec)", f.SlowLink)
 	case count(&s.deaf, sent >= fewCopies && arrived == 0):
 		return fmt.Sprintf("copies do not arrive: something on the way over %s drops them", f.QuickLink)
 	case count(&s.poor, lead > 0 && lead < leastLead || arrived >= fewCopies && 2*late > arrived):
 		return fmt.Sprintf("copies over %s arrive %s before their twins, less than %s is no gain", f.QuickLink, ms(lead), ms(leastLead))
 	case count(&s.blind, lead == 0 && arrived >= fewCopies && now.Sub(s.since) >= twinsLate):
-		return fmt.Sprintf("the sender's socket has nothing of copies over %s that could be measured and corrected: something drops them there (rp_filter, a socket bound to another interface), or changes timestamps on the way over %s, or their twins, which come by it, are not seen", f.QuickLink, f.SlowLink)
+		return fmt.Sprintf("the sender's socket has nothing of copies over %s that could be measured and corrected: something drops them there (rp_filter, a socket bound to another interface), or changes timestamps or sequence numbers on the way over %s, or their twins, which come by it, are not seen", f.QuickLink, f.SlowLink)
 	}
 	return ""
 }

@@ -154,10 +154,10 @@ func TestDecideStop(t *testing.T) {
 		{"unfair by now", func(f *Facts, _ int) { f.Quick = answered(20*time.Millisecond, false) }, 1, "does not correct"},
 		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "less than 1.25 times as long by now"},
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},
-		{"nothing is copied", func(f *Facts, _ int) { f.Answer++; f.Receives = true }, 3, "net.ipv4.tcp_timestamps"},
+		{"nothing is copied", func(f *Facts, _ int) { f.Answer++; f.Receives = true }, 3, "(sysctl net.ipv4.tcp_timestamps), all ACKs go with data, or they leave by another link than the route says"},
 		{"copies dropped", func(f *Facts, _ int) { f.Answer++; f.Sent += 100 }, 3, "copies do not arrive"},
 		{"no lead", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 4999 }, 3, "before their twins"},
-		{"twins unseen", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 0 }, 5, "nothing of copies"},
+		{"twins unseen", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.LeadUs = 0 }, 5, "or changes timestamps or sequence numbers on the way over dsl"},
 		{"late", func(f *Facts, _ int) { f.Answer++; f.Sent += 100; f.Told.Copies += 100; f.Told.Late += 60 }, 3, "before their twins"},
 		{"now and then", func(f *Facts, i int) {
 			f.Answer++
