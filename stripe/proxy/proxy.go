@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"plait.dev/plait/stripe"
+	"plait.dev/plait/stripe/internal/printable"
 	"plait.dev/plait/stripe/ssh"
 )
 
@@ -30,8 +31,7 @@ const (
 	maxPrograms = 900
 )
 
-// Run offers the proxy at an address of this host until ctx ends, or ssh has and no link leads to the far side any more. say tells the user where it is, and what goes wrong, in which what
-// programs and the host have said is as they said it. watch, if not nil, sees each connection with the host.
+// Run offers the proxy at an address of this host until ctx ends, or ssh has and no link leads to the far side any more. say tells the user where it is, and what goes wrong. watch, if not nil, sees each connection with the host.
 func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string), watch func(*stripe.Conn)) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {
@@ -161,7 +161,7 @@ func reach(ctx context.Context, target string, far *ssh.Far) (*stripe.Conn, erro
 	_ = conn.SetDeadline(time.Now().Add(connectTime + askTime))
 	if err = ask(conn, target); err != nil {
 		conn.Abort()
-		return nil, fmt.Errorf("%s: %w", target, err)
+		return nil, fmt.Errorf("%s: %w", printable.Text(target), err)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return conn, nil

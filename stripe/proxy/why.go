@@ -4,12 +4,14 @@ import (
 	"errors"
 	"net"
 	"syscall"
+
+	"plait.dev/plait/stripe/internal/printable"
 )
 
 // why is the far side's reason for not reaching a target. What it says over the connection is the code, one byte, and the words.
 type why string
 
-func (w why) Error() string { return string(w[1:]) }
+func (w why) Error() string { return printable.Text(string(w[1:])) }
 
 func whyOf(err error) why { return why(append([]byte{codeOf(err)}, err.Error()...)) }
 

@@ -1,14 +1,18 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"plait.dev/plait/stripe/ssh"
 )
 
 // What the far side met, a program is told in SOCKS5's words, and the user in the system's.
@@ -52,5 +56,32 @@ func TestRefusedByTarget(t *testing.T) {
 	var answer [12]byte
 	if _, err := io.ReadFull(program, answer[:]); err != nil || answer[3] != 5 {
 		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// Where a program wants to go, which the far side repeats, is one line to the user, and commands no terminal.
+func TestTargetIsPrintable(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	said, ended := make(chan string, 10), make(chan error)
+	go func() {
+		ended <- Run(ctx, "host", "127.0.0.1:0", ssh.Options{Command: []string{self}}, func(line string) { said <- line }, nil)
+	}()
+	defer func() { cancel(); t.Log(<-ended) }()
+	line := <-said
+	program, err := net.Dial("tcp", line[strings.LastIndex(line, " ")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	const name = "[\nplait: all is well\x1b[2J"
+	if _, err := program.Write(append([]byte{5, 1, 0, 5, 1, 0, 3, byte(len(name))}, name+"\x00\x50"...)); err != nil {
+		t.Fatal(err)
+	}
+	if line = <-said; strings.Count(line, "?plait: all is well?[2J") != 2 || strings.ContainsAny(line, "\n\x1b") {
+		t.Errorf("%q", line)
 	}
 }
