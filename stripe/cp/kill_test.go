@@ -93,7 +93,8 @@ func near(t testing.TB, args ...string) (cmd *exec.Cmd, farPid func() int) {
 	}
 	pid := filepath.Join(t.TempDir(), "pid")
 	cmd = exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), "CP_TEST_NEAR="+self, "CP_TEST_PID="+pid)
+	// With -race either end would stay for a second when all is done.
+	cmd.Env = append(os.Environ(), "CP_TEST_NEAR="+self, "CP_TEST_PID="+pid, "GORACE=atexit_sleep_ms=0")
 	t.Cleanup(func() { // the far side may outlive a near side that was killed, and write where the test's files are
 		if f, err := os.Open(pid); err == nil {
 			_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
