@@ -446,27 +446,6 @@ func TestAckpathConfig(t *testing.T) {
 	}
 }
 
-// A flow whose copies cannot be ended keeps no other's from ending, and is tried again.
-func TestAckReceiverGoesOn(t *testing.T) {
-	r, k, _, flows, log := newAckRig(t)
-	for _, f := range *flows {
-		key := flowKey(f.Ends())
-		k.routes[key] = bpf.AckRoute{}
-		r.flows[key] = &ackFlow{ends: f.Ends(), copied: &bpf.AckRoute{}, decision: ackpath.Decision{Copy: true}}
-	}
-	k.stuck = flowKey((*flows)[0].Ends())
-	*flows = nil
-	r.look(time.Unix(1000, 0))
-	if _, left := k.routes[k.stuck]; len(k.routes) != 1 || !left || len(r.flows) != 1 || k.sent == nil || !strings.Contains(log.String(), "stuck") {
-		t.Errorf("the kernel copies for %v at %v, known are %v; the log is %q", k.routes, k.sent, r.flows, log.String())
-	}
-	k.stuck = bpf.FlowKey{}
-	r.look(time.Unix(1001, 0))
-	if len(k.routes) != 0 || len(r.flows) != 0 {
-		t.Errorf("after the trouble the kernel copies for %v, known are %v", k.routes, r.flows)
-	}
-}
-
 // Where the port is taken, for one family or the other, why copies are not taken is told until the configuration says so.
 func TestAckSenderPortTaken(t *testing.T) {
 	for _, family := range []string{"udp4", "udp6"} {
