@@ -155,10 +155,11 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 			leftOut = append(leftOut, fmt.Sprintf("%s: left out: %v", name, err))
 			continue
 		}
+		if errors.Is(err, experiment.ErrTraces) {
+			return nil, err // for all of them
+		}
 		if err != nil {
-			if problems == nil || !strings.Contains(problems.Error(), err.Error()) { // what is wrong with --traces is wrong for each
-				problems = errors.Join(problems, err)
-			}
+			problems = errors.Join(problems, err)
 			continue
 		}
 		if f.group != "" && e.Spec.Group != f.group {

@@ -46,6 +46,15 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
+// TestTracesAreWrongOnce: what is wrong with --traces is told once, however many experiments were to run.
+func TestTracesAreWrongOnce(t *testing.T) {
+	f := runFlags{captures: "."}
+	f.load.Traces = filepath.Join(t.TempDir(), "nowhere")
+	if _, err := f.prepare([]string{"tcp-single", "demo-exits"}); err == nil || strings.Count(err.Error(), "find recordings for --traces") != 1 {
+		t.Errorf("%v, want one mistake", err)
+	}
+}
+
 // TestCapturesBeforeAnythingRuns: that captures cannot be written to the current directory, the default, is no reason to lose a
 // cell that has run; without captures nothing is written there.
 func TestCapturesBeforeAnythingRuns(t *testing.T) {

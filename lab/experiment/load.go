@@ -241,5 +241,8 @@ func (x *Experiment) Describe() result.Experiment {
 	return out
 }
 
+// ErrTraces is the error of every experiment that is loaded with a directory of recordings that is none.
+var ErrTraces = errors.New("find recordings for --traces")
+
 // ErrNoTraces is the error of an experiment that replays recordings, loaded without Options.Traces.
 var ErrNoTraces = errors.New("this experiment needs recordings: give their directory with --traces DIR")

@@ -41,9 +41,9 @@ func checkTraces(dir string) error {
 	case dir == "":
 		return nil
 	case err != nil:
-		return fmt.Errorf("find recordings for --traces: %w", err)
+		return fmt.Errorf("%w: %w", ErrTraces, err)
 	case !info.IsDir():
-		return fmt.Errorf("find recordings for --traces: %s is not a directory", dir)
+		return fmt.Errorf("%w: %s is not a directory", ErrTraces, dir)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (l *loader) expandTraces() error {
 func traceFiles(dir string) (files, others []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("find recordings for --traces: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrTraces, err)
 	}
 	for _, entry := range entries {
 		switch filepath.Ext(strings.TrimSuffix(entry.Name(), ".gz")) {
@@ -90,7 +90,7 @@ func traceFiles(dir string) (files, others []string, err error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, nil, fmt.Errorf("find recordings for --traces: %s has no file *.up or *.down (or the same with .gz)", dir)
+		return nil, nil, fmt.Errorf("%w: %s has no file *.up or *.down (or the same with .gz)", ErrTraces, dir)
 	}
 	return files, others, nil
 }
