@@ -54,6 +54,22 @@ struct bpf_sock_tuple {
 	};
 };
 
+struct bpf_sock {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+	__u32 mark;
+	__u32 priority;
+	__u32 src_ip4;
+	__u32 src_ip6[4];
+	__u32 src_port;
+	__be16 dst_port;
+	__u32 dst_ip4;
+	__u32 dst_ip6[4];
+	__u32 state;
+};
+
 struct bpf_tcp_sock { /* its first fields */
 	__u32 snd_cwnd;
 	__u32 srtt_us;
@@ -165,10 +181,11 @@ int plait_ack_sent(struct __sk_buff *skb)
 	return bpf_redirect_neigh(r->ifindex, &to, sizeof(to), 0);
 }
 
-/* The flow's socket, to be released, or 0. */
+/* The flow's socket, to be released, or 0. A server's listener, which is found where it is gone or bound to another interface, is not it. */
 static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const struct plait_flow_key *key)
 {
 	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
 	__u32 size = sizeof(tuple.ipv6);
 
 	if (is_mapped(key->local)) {
@@ -183,7 +200,11 @@ static __always_inline struct bpf_sock *socket_of(struct __sk_buff *skb, const s
 		tuple.ipv6.sport = bpf_htons(key->remote_port);
 		tuple.ipv6.dport = bpf_htons(key->local_port);
 	}
-	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	sk = bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sk || sk->state != TCP_LISTEN)
+		return sk;
+	bpf_sk_release(sk);
+	return 0;
 }
 
 #define FAR_AHEAD 0x7fffffff

@@ -261,7 +261,7 @@ func newAckPair(h, far *host, families string) *ackPair {
 		listener, err = net.Listen("tcp", netip.AddrPortFrom(address(0, 2), 0).String())
 		return err
 	})
-	defer listener.Close()
+	h.Cleanup(func() { listener.Close() }) // as at a server; where the flow's socket is not to be found, it is
 	h.in(func() (err error) { a.conn, err = net.Dial("tcp", listener.Addr().String()); return err })
 	h.Cleanup(func() { a.conn.Close() })
 	var err error
