@@ -87,7 +87,7 @@ static __always_inline void vegas_pkts_acked(struct sock *sk, struct plait_sock 
 /* The end of a round whose round trip is known. */
 static __noinline int vegas_adjust(struct tcp_sock *tp, const struct vegas *v, __u32 acked)
 {
-	__u32 cwnd = tp->snd_cwnd, base_us = max(v->base_rtt_us, 1u), rtt_us = max(v->rtt_us, 1u);
+	__u32 cwnd = tp->snd_cwnd, base_us = max(v->base_rtt_us, 1u), rtt_us = max(v->rtt_us, base_us); /* less: from before round trips were forgotten */
 	__u64 diff = (__u64)cwnd * (rtt_us - base_us) / base_us;
 
 	if (in_slow_start(tp)) {
