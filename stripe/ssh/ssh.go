@@ -135,11 +135,15 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 	if err == nil && len(opt.First) > 0 && !a.First {
 		err = refusedError("it is another release; use the same release of plait at both ends")
 	}
+	if err == nil {
+		if f.peers = withName(a.Peers, <-name, a.Others, links); len(f.peers) == 0 {
+			err = refusedError("that host has no address to be reached at on the links it is to use: loopback, and link-local ones (fe80::), do not count; give a link there another one")
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s on %s: %w", plait, host, f.failure(ctx, plait, host, err))
 	}
 	f.cfg = &stripe.Config{Key: key, Peers: []stripe.PublicKey{a.Key}, Links: opt.Links, Carrier: opt.Carrier}
-	f.peers = withName(a.Peers, <-name, a.Others)
 	return f, nil
 }
 
@@ -359,14 +363,21 @@ func named(ctx context.Context, command []string, host string) (p stripe.Peer) {
 	return p
 }
 
-// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's. Others are its own that are not to be used.
-func withName(peers []stripe.Peer, own stripe.Peer, others []netip.Addr) []stripe.Peer {
-	own.Addrs = slices.DeleteFunc(own.Addrs, func(a netip.AddrPort) bool { return slices.Contains(others, a.Addr()) })
-	if len(peers) == 0 || len(own.Addrs) == 0 {
+// withName adds the address ssh uses, if the far side does not know it as its own: a NAT's. Others are its own that are not to be used. Where ssh leads to another host, that one's
+// loopback, which it tells for want of other addresses, is left out: here it is this host's.
+func withName(peers []stripe.Peer, own stripe.Peer, others []netip.Addr, here []stripe.Link) []stripe.Peer {
+	at := port(peers)
+	if len(own.Addrs) > 0 && !slices.ContainsFunc(own.Addrs, func(a netip.AddrPort) bool { return isHere(a.Addr(), here) }) {
+		peers = slices.DeleteFunc(peers, func(p stripe.Peer) bool { return len(p.Addrs) > 0 && p.Addrs[0].Addr().IsLoopback() })
+	}
+	own.Addrs = slices.DeleteFunc(own.Addrs, func(a netip.AddrPort) bool {
+		return slices.Contains(others, a.Addr()) || a.Addr().IsLinkLocalUnicast() // which no path begins at
+	})
+	if at == 0 || len(own.Addrs) == 0 {
 		return peers
 	}
 	for i, a := range own.Addrs {
-		own.Addrs[i] = netip.AddrPortFrom(a.Addr(), port(peers))
+		own.Addrs[i] = netip.AddrPortFrom(a.Addr(), at)
 	}
 	known := slices.ContainsFunc(peers, func(p stripe.Peer) bool {
 		return slices.ContainsFunc(p.Addrs, func(a netip.AddrPort) bool { return slices.Contains(own.Addrs, a) })
@@ -375,4 +386,11 @@ func withName(peers []stripe.Peer, own stripe.Peer, others []netip.Addr) []strip
 		return peers
 	}
 	return append(peers, own)
+}
+
+// isHere reports whether an address is this host's.
+func isHere(a netip.Addr, links []stripe.Link) bool {
+	return a.IsLoopback() || slices.ContainsFunc(links, func(l stripe.Link) bool {
+		return slices.ContainsFunc(l.Addrs, func(own netip.Prefix) bool { return own.Addr() == a })
+	})
 }

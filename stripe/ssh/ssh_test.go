@@ -39,8 +39,30 @@ func TestWithName(t *testing.T) {
 		want  int
 	}{{nil, nat, 2}, {nil, eth0, 2}, {map[string]stripe.Policy{"eth1": {}}, nat, 2}, {map[string]stripe.Policy{"eth1": {}}, eth0, 1}} {
 		own := stripe.Peer{Link: "host", Addrs: []netip.AddrPort{netip.AddrPortFrom(c.own, 0)}}
-		if got := withName(told, own, others(c.named, links)); len(got) != c.want {
+		if got := withName(told, own, others(c.named, links), nil); len(got) != c.want {
 			t.Errorf("of links %v and %v: %v, want %d", c.named, c.own, got, c.want)
+		}
+	}
+}
+
+// A far side that has no address but loopback, as over a cable with link-local ones alone, is this host or not reached: nobody listens at the loopback address of this one.
+func TestFarLoopback(t *testing.T) {
+	addr := func(a string) stripe.Peer {
+		return stripe.Peer{Link: "host", Addrs: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr(a), 0)}}
+	}
+	here := []stripe.Link{{Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}, {Name: "lo", Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}}}
+	for _, c := range []struct {
+		own  stripe.Peer // that ssh uses
+		want string
+	}{{stripe.Peer{}, "127.0.0.1:7788"}, {addr("127.0.0.1"), "127.0.0.1:7788"}, {addr("192.0.2.1"), "127.0.0.1:7788 192.0.2.1:7788"}, {addr("fe80::2%eth0"), ""}, {addr("203.0.113.1"), "203.0.113.1:7788"}} {
+		var got []string
+		for _, p := range withName([]stripe.Peer{{Link: "lo", Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:7788")}}}, c.own, nil, here) {
+			for _, a := range p.Addrs {
+				got = append(got, a.String())
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("by %v: %v, want %s", c.own.Addrs, got, c.want)
 		}
 	}
 }
