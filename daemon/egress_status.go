@@ -64,6 +64,8 @@ type SessionStatus struct {
 	State     string         `json:"state"`
 	Since     time.Time      `json:"since"`
 	Routes    map[string]int `json:"routes"` // by family; those kept of a lost session too
+	// Kept are those of Routes that a session which was lost has told, and nobody since.
+	Kept      map[string]int `json:"kept,omitempty"`
 	Agreed    []string       `json:"agreed"`
 	LastError string         `json:"last_error,omitempty"`
 	ErrorAt   time.Time      `json:"error_at,omitzero"`
@@ -128,15 +130,21 @@ func (x *exits) name(table uint32) string {
 	return ""
 }
 
+// byFamily names the families that have some.
+func byFamily(counts []int) map[string]int {
+	out := map[string]int{}
+	for family, n := range counts {
+		if n > 0 {
+			out[bgp.Family(family).String()] = n
+		}
+	}
+	return out
+}
+
 func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
 	out, refused = []SessionStatus{}, []RefusedStatus{}
 	for _, s := range x.speaker.Sessions() {
-		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: map[string]int{}}
-		for family, n := range s.Prefixes {
-			if n > 0 {
-				one.Routes[bgp.Family(family).String()] = n
-			}
-		}
+		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: byFamily(s.Prefixes[:]), Kept: byFamily(s.Stale[:])}
 		out = append(out, one)
 		for _, r := range s.Refused {
 			refused = append(refused, RefusedStatus{"reflector " + s.Reflector.String(), r.Reason, r.Count, r.Last})

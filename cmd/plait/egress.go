@@ -98,7 +98,11 @@ func newEgressSessions() *cobra.Command {
 func printSession(out io.Writer, n daemon.SessionStatus) {
 	fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, n.State, n.Since.Local().Format(time.DateTime))
 	for _, family := range slices.Sorted(maps.Keys(n.Routes)) {
-		fmt.Fprintf(out, "  %s: %d routes\n", family, n.Routes[family])
+		kept := ""
+		if k := n.Kept[family]; k > 0 {
+			kept = fmt.Sprintf(", %d of them kept of a session that was lost", k)
+		}
+		fmt.Fprintf(out, "  %s: %d routes%s\n", family, n.Routes[family], kept)
 	}
 	for _, a := range n.Agreed {
 		fmt.Fprintf(out, "  %s\n", a)

@@ -71,6 +71,11 @@ func TestPrintSession(t *testing.T) {
 	if want := "2001:db8:1::2: established since 2026-01-02 04:04:05\n  last error, 2026-01-02 03:04:05: refused\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
+	out.Reset()
+	printSession(&out, daemon.SessionStatus{Reflector: netip.MustParseAddr("2001:db8:1::2"), State: "idle", Since: at, Routes: map[string]int{"IPv6 unicast": 3, "VPNv6": 2}, Kept: map[string]int{"VPNv6": 2}})
+	if want := "2001:db8:1::2: idle since 2026-01-02 03:04:05\n  IPv6 unicast: 3 routes\n  VPNv6: 2 routes, 2 of them kept of a session that was lost\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
 }
 
 func TestMeasured(t *testing.T) {
