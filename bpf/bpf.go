@@ -6,9 +6,9 @@
 // and commit what it makes. The object holds no kernel's offsets: they are filled in when it is loaded (CO-RE).
 package bpf
 
-//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_control -type plait_counters -type plait_policy -type plait_choice -type plait_prefix -type plait_latency -type plait_group -type plait_sample -type plait_flow -type plait_question -type plait_answer -output-stem plait Plait plait.bpf.c -- -I/usr/include
-//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_source -type plait_flow_key -type plait_flow_stats -type plait_flow_event -type plait_flow_news -type plait_flow_armed -type plait_transfer -type flow -type connection -output-stem flows Flows flows.bpf.c -- -I/usr/include
-//go:generate go tool bpf2go -tags linux -target amd64,arm64 -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_ack_route -type plait_ack_name -type plait_ack_lead -type plait_ack_native -output-stem acks Acks acks.bpf.c -- -I/usr/include
+//go:generate go tool bpf2go -tags linux -target bpfel -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_control -type plait_counters -type plait_policy -type plait_choice -type plait_prefix -type plait_latency -type plait_group -type plait_sample -type plait_flow -type plait_question -type plait_answer -output-stem plait Plait plait.bpf.c -- -I/usr/include
+//go:generate go tool bpf2go -tags linux -target bpfel -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_source -type plait_flow_key -type plait_flow_stats -type plait_flow_event -type plait_flow_news -type plait_flow_armed -type plait_transfer -type flow -type connection -output-stem flows Flows flows.bpf.c -- -I/usr/include
+//go:generate go tool bpf2go -tags linux -target bpfel -cc clang -cflags "-O2 -g -Wall -Werror -mcpu=v3" -no-global-types -type plait_ack_route -type plait_ack_name -type plait_ack_lead -type plait_ack_native -output-stem acks Acks acks.bpf.c -- -I/usr/include
 
 import (
 	"fmt"
