@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -57,6 +58,7 @@ func (l *loader) resolve(b *bindings) *Spec {
 		tree = tree.with("measure", tree.place, &node{place: tree.place, kind: yaml.MappingNode})
 	}
 	before := len(l.problems)
+	defer func() { ofFile(l.problems[before:], events) }()
 	for _, key := range perCell {
 		if n := tree.get(key); n != nil {
 			tree = tree.with(key, tree.find([]string{key}), b.substitute(n, key))
@@ -118,6 +120,20 @@ func (l *loader) present(b *bindings, n *node, path string) (*node, []int) {
 		}
 	}
 	return &copied, places
+}
+
+// ofFile gives problems of a cell's events the places of these in the file.
+func ofFile(problems Problems, places []int) {
+	for i := range problems {
+		parts := strings.Split(problems[i].Path, ".")
+		if parts[0] != "timeline" || len(parts) == 1 {
+			continue
+		}
+		if n, err := strconv.Atoi(parts[1]); err == nil && n < len(places) {
+			parts[1] = strconv.Itoa(places[n])
+			problems[i].Path = strings.Join(parts, ".")
+		}
+	}
 }
 
 func decode(inst any, spec *Spec) error {

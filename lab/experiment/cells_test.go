@@ -75,3 +75,23 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("%d cells with --seeds 5", n)
 	}
 }
+
+// TestMistakeOfAnEvent: where a cell leaves out an event, those behind it keep the places that the file and --set give them, and a mistake that all cells have is told once.
+func TestMistakeOfAnEvent(t *testing.T) {
+	for event, want := range map[string]string{ // what the schema finds, and what it does not
+		"link: a, set: {queue_bytes: 9}": ":9:30: timeline.1.set.queue_bytes: 9 is below the minimum 1514 (queue_bytes: the limit of the drop-tail queue in bytes)",
+		"link: b, carrier: down":         ":9:15: timeline.1.link: there is no link b",
+	} {
+		_, err := loadText(t, `matrix: {outage: [false, true]}
+params: {outage: true}
+links: {a: {ends: [client, server]}}
+timeline:
+  - {at_s: 1, link: a, blackhole: both, when: outage}
+  - {at_s: 3, `+event+`}
+duration_s: 9
+`, Options{})
+		if err == nil || err.Error() != "test.yaml"+want {
+			t.Errorf("%v\nwant test.yaml%s", err, want)
+		}
+	}
+}
