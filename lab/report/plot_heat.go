@@ -58,13 +58,12 @@ func heatTables(s source, plot result.Plot, name string) []*heatTable {
 	byTitle := map[string]*heatTable{}
 	owner, metric := split(name)
 	_, unit := spell(metric)
+	apart := offAxes(s, plot)
 	for _, point := range s.points(plot) {
 		params := s.table.Points[point].Params
 		rest := ""
-		for _, p := range s.table.Params {
-			if p != plot.X && p != plot.Y {
-				rest = joined(rest, withUnit(p, params[p]))
-			}
+		for _, p := range apart {
+			rest = joined(rest, withUnit(p, params[p]))
 		}
 		for _, variant := range s.table.Variants {
 			stat, ok := s.table.Metric(point, variant, owner, metric)
@@ -98,6 +97,22 @@ func heatTables(s source, plot result.Plot, name string) []*heatTable {
 		}
 	}
 	return tables
+}
+
+// offAxes returns the parameters that tell panels apart: those not along an axis but those that change with what is, as they do
+// where the matrix lets several go together.
+func offAxes(s source, plot result.Plot) []string {
+	return slices.DeleteFunc(slices.Clone(s.table.Params), func(name string) bool {
+		values, at, follows := map[string]bool{}, map[[2]string]string{}, true
+		for _, point := range s.points(plot) {
+			params := s.table.Points[point].Params
+			place, value := [2]string{result.Text(params[plot.X]), result.Text(params[plot.Y])}, result.Text(params[name])
+			before, known := at[place]
+			follows = follows && (!known || before == value)
+			values[value], at[place] = true, value
+		}
+		return name == plot.X || name == plot.Y || follows && len(values) > 1
+	})
 }
 
 func axisTitle(param string) string {
