@@ -27,6 +27,9 @@ const (
 	// desertedPatience is the least of the same when the peer has most likely died, desertedTrips how many round trips it is else: a new connection takes three or four.
 	desertedPatience = 2 * time.Second
 	desertedTrips    = 6
+	// unmetPatience is the same if the dialer has said nothing on the path since its hello: it gave the attempt up before the welcome came, most likely, and makes another one, which
+	// may take connectTimeMax after a pause.
+	unmetPatience = 2 * connectTimeMax
 	// forgottenPatience is how much longer the listener waits after a reset, which may come from a router that has forgotten the connection: on an idle one the dialer, who
 	// alone can make another, notices when it asks for a sign of life.
 	forgottenPatience = pingIdle + rivalAfter
@@ -170,7 +173,10 @@ func (c *Conn) drop(p *path) {
 		c.deserted = 0
 		if byPeer(p.err) {
 			c.deserted = max(desertedPatience, desertedTrips*p.flight.srtt)
-			if c.peers != nil && !errors.Is(p.err, errGone) {
+			switch {
+			case c.peers != nil && !p.met:
+				c.deserted = unmetPatience
+			case c.peers != nil && !errors.Is(p.err, errGone):
 				c.deserted += forgottenPatience
 			}
 		}

@@ -133,3 +133,45 @@ func TestOtherLinksChange(t *testing.T) {
 		}
 	})
 }
+
+// A dialer may have given up an attempt before the welcome of it came, where a link or a host is slow, and makes another one: the session must be there then. Who has heard of the
+// welcome says something at once; who has, and is gone, has died.
+func TestWelcomeComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := NewKey(), NewKey()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		in, err := carriers[TCP].listen("127.0.0.1:0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &Listener{cfg: &Config{Key: b, Peers: []PublicKey{a.Public()}}, in: in, stop: stop, done: ctx.Done(), accepted: make(chan *Conn, maxWaiting),
+			sessions: map[[16]byte]*Conn{}, ended: map[[16]byte]bool{}}
+		defer l.Close()
+		attempt := func(h hello, meets bool) {
+			near, far := simLink(8, 15e6, 75000)
+			go func() {
+				_ = l.admit(ctx, &opened{wire: far, tls: tls.ConnectionState{PeerCertificates: []*x509.Certificate{{PublicKey: a.key.Public()}}}, rtt: 30e6})
+			}()
+			h.Version, h.Session = version, make([]byte, 16)
+			if _, err := greet(near, h); err != nil {
+				t.Errorf("attempt %d: %v", h.Path, err)
+			}
+			if meets {
+				_, _ = near.Write(appendNumbers(nil, framePing, 1))
+				time.Sleep(time.Second)
+			}
+			near.Close()
+		}
+		attempt(hello{Path: 1, Create: true}, false)
+		time.Sleep(connectTimeMax)
+		attempt(hello{Path: 2, Create: true}, true)
+		attempt(hello{Path: 3, Replaces: 2}, false)
+		time.Sleep(connectTimeMax)
+		attempt(hello{Path: 4, Replaces: 3}, true)
+		time.Sleep(desertedPatience + time.Second)
+		if len(l.sessions) > 0 {
+			t.Error("a dialer that has died is waited for")
+		}
+	})
+}

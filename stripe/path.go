@@ -66,6 +66,7 @@ type path struct {
 	pending  []byte // other frames to send
 	last     bool   // the session ends: nothing follows what is pending
 	asleep   bool
+	met      bool // the peer has said something since the greeting
 
 	small  []byte   // what is written besides pinned chunks
 	pieces [][]byte // of small, and the frames of pinned, in order
@@ -293,6 +294,7 @@ func (p *path) receive(f frame) (kept bool, err error) {
 	if p.err != nil {
 		return false, nil // too late: what it carried is with other paths
 	}
+	p.met = true
 	switch f.kind {
 	case frameData:
 		if kept, err = p.receiveData(f); err != nil {

@@ -348,6 +348,7 @@ func TestPeerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
 		defer s.close()
+		time.Sleep(100 * time.Millisecond) // the ends meet
 		s.far.paths[1].end(io.EOF)
 		start := time.Now()
 		_, err := s.far.Read(make([]byte, 1))

@@ -53,6 +53,7 @@ func TestRouterForgetsIdlePath(t *testing.T) {
 				link := simPath{mbps: 8, delay: 15e6, queue: 75000}
 				s := newSimSession(t, link)
 				defer s.close()
+				time.Sleep(100 * time.Millisecond) // the ends meet
 				s.wires[0].freeze()
 				s.far.paths[1].end(syscall.ECONNRESET)
 				time.Sleep(pingIdle + rivalAfter + time.Second)
