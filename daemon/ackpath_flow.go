@@ -38,6 +38,7 @@ type ackFlow struct {
 	quick    wayKey // zero: there is none
 	began    time.Time
 	seen     time.Time
+	left     string    // why nothing is decided about it any more; empty: it is not there
 	asked    time.Time // about this flow, over the quick way; zero: not yet
 	answers  uint64
 	told     ackpath.Told

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"errors"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,5 +37,33 @@ func TestAckReceiverWithoutLink(t *testing.T) {
 	}
 	if s.Flows[0].Because != "the route has an encapsulation" || s.Flows[0].Link != "" || s.Flows[1].Because != "no other link of the connection is known" || s.Flows[1].Link != "link3" {
 		t.Errorf("%+v", s.Flows)
+	}
+}
+
+// Of copies that end because there is nothing to decide about their subflow any more, the log says which of the reasons it was.
+func TestAckReceiverEnds(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		change func(*[]mptcp.Flow)
+	}{
+		{"the subflow has ended", func(f *[]mptcp.Flow) { *f = (*f)[1:] }},
+		{"the connection has no other link", func(f *[]mptcp.Flow) { *f = (*f)[:1] }},
+		{"the connection has no other link", func(f *[]mptcp.Flow) { (*f)[1].Local = netip.MustParseAddrPort("10.0.0.2:1001") }},
+		{"nothing has been received for 1m0s", func(f *[]mptcp.Flow) { (*f)[0].Quiet, (*f)[1].Quiet = idleAfter, idleAfter }},
+	} {
+		r, k, sender, flows, log := newAckRig(t)
+		r.look(time.Now())
+		for range 2 {
+			sender.reply(t, r, 2)
+			r.look(time.Now())
+		}
+		if len(k.routes) != 1 {
+			t.Fatalf("copied are %v, want the slow subflow", k.routes)
+		}
+		c.change(flows)
+		r.look(time.Now())
+		if len(k.routes) != 0 || !strings.HasSuffix(log.String(), "after 0: "+c.want+"\n") {
+			t.Errorf("copied are %v, the log is %q; want the reason %q", k.routes, log.String(), c.want)
+		}
 	}
 }

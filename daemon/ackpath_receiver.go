@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -105,6 +105,12 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 		subflows int
 		receives bool
 	}
+	leave := func(f mptcp.Flow, why string) {
+		if known := r.flows[flowKey(f.Ends())]; known != nil {
+			known.left = why
+		}
+	}
+	const alone = "the connection has no other link"
 	links, connections := map[route]*placement{}, map[uint32][]placed{}
 	known, several := map[uint32]about{}, map[uint32]bool{}
 	for _, f := range flows {
@@ -112,7 +118,11 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 		known[f.Token] = about{a.subflows + 1, a.receives || f.Quiet < idleAfter}
 	}
 	for _, f := range flows {
-		if a := known[f.Token]; a.subflows < 2 || !a.receives {
+		if a := known[f.Token]; a.subflows < 2 {
+			leave(f, alone)
+			continue
+		} else if !a.receives {
+			leave(f, fmt.Sprintf("nothing has been received for %v", idleAfter))
 			continue
 		}
 		e := f.Ends()
@@ -127,8 +137,14 @@ func (r *ackReceiver) place(now time.Time, flows []mptcp.Flow) map[uint32][]plac
 		several[f.Token] = several[f.Token] || l.lacks != nil || len(others) > 0 && others[0].link.index != l.link.index
 		connections[f.Token] = append(others, placed{Flow: f, placement: l})
 	}
-	maps.DeleteFunc(connections, func(token uint32, _ []placed) bool { return !several[token] })
-	for _, all := range connections {
+	for token, all := range connections {
+		if !several[token] {
+			for _, p := range all {
+				leave(p.Flow, alone)
+			}
+			delete(connections, token)
+			continue
+		}
 		for i, p := range all {
 			if p.lacks == nil {
 				all[i].way = r.way(now, p.link, p.Ends().Remote.Addr())
@@ -177,7 +193,7 @@ func (r *ackReceiver) decide(now time.Time, all []placed) {
 			f = &ackFlow{policies: map[wayKey]*ackpath.Flow{}, ends: ends, began: now}
 			r.flows[key] = f
 		}
-		f.seen, f.slow, f.name = now, p.way, ackpath.Name{Token: token, ID: p.LocalID, SenderID: p.RemoteID}
+		f.seen, f.left, f.slow, f.name = now, "", p.way, ackpath.Name{Token: token, ID: p.LocalID, SenderID: p.RemoteID}
 		if p.lacks != nil {
 			f.over(wayKey{})
 			f.decision = ackpath.Decision{Because: p.lacks.Error()}
@@ -273,7 +289,7 @@ func (r *ackReceiver) forget(now time.Time) error {
 		if f.seen.Equal(now) {
 			continue
 		}
-		if err := r.end(key, f, "the subflow has ended, nothing is received, or the connection has no other link"); err != nil {
+		if err := r.end(key, f, cmp.Or(f.left, "the subflow has ended")); err != nil {
 			problem, f.decision = cmp.Or(problem, err), ackpath.Decision{Because: "it could not be ended"} // at the next look
 			continue
 		}

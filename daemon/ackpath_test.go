@@ -351,7 +351,7 @@ func TestAckReceiver(t *testing.T) {
 	}
 	*flows = (*flows)[:1]
 	r.look(time.Now())
-	if len(k.routes)+len(k.sent) != 0 || !strings.Contains(log.String(), "has ended") {
+	if len(k.routes)+len(k.sent) != 0 || !strings.HasSuffix(log.String(), "the connection has no other link\n") {
 		t.Errorf("when a single subflow is left, copied are %v; the log is %q", k.routes, log.String())
 	}
 }
