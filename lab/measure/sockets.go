@@ -33,6 +33,7 @@ type sockets struct {
 // dump is one sender's namespace.
 type dump struct {
 	conn     *conn
+	ended    *conn // hears of sockets that are no more; nil if they are not followed
 	apps     []int // of cfg.Apps
 	requests [2][]byte
 }
@@ -69,7 +70,7 @@ var quantities = [...]struct{ name, unit string }{
 const quantityGoodput = 4
 
 // firstCount is the first of the quantities that count what happened in the interval.
-const firstCount = 5
+const firstCount = quantityGoodput + 1
 
 func openSockets(cfg Config) (*sockets, error) {
 	s := &sockets{cfg: cfg, flows: map[uint64]*flow{}, count: map[connection]int{}, most: slices.Repeat([]int{-1}, len(cfg.Apps))}
@@ -83,8 +84,13 @@ func openSockets(cfg Config) (*sockets, error) {
 			if err != nil {
 				return nil, s.close(err)
 			}
-			byNS[app.FromNS] = &dump{conn: c, requests: [2][]byte{diagRequest(unix.AF_INET6), diagRequest(unix.AF_INET)}}
-			s.dumps = append(s.dumps, byNS[app.FromNS])
+			d := &dump{conn: c, requests: [2][]byte{diagRequest(unix.AF_INET6), diagRequest(unix.AF_INET)}}
+			byNS[app.FromNS], s.dumps = d, append(s.dumps, d)
+			if cfg.Measure.Sockets {
+				if d.ended, err = openEnded(app.FromNS); err != nil {
+					return nil, s.close(err)
+				}
+			}
 		}
 		byNS[app.FromNS].apps = append(byNS[app.FromNS].apps, i)
 	}
@@ -101,32 +107,36 @@ func openSockets(cfg Config) (*sockets, error) {
 // each dumps all sockets of all applications.
 func (s *sockets) each(visit func(app int, d *diag)) error {
 	for _, dump := range s.dumps {
-		read := func(msg []byte) error {
-			local, remote, err := diagPorts(msg)
-			if err != nil {
-				return err
-			}
-			for _, app := range dump.apps {
-				if port := s.cfg.Apps[app].Port; port != local && port != remote {
-					continue
-				}
-				d, err := parseDiag(msg)
-				if err != nil {
-					return err
-				}
-				if d.counted {
-					visit(app, &d)
-				}
-			}
-			return nil
-		}
 		for _, request := range dump.requests {
-			if err := dump.conn.ask(request, read); err != nil {
+			if err := dump.conn.ask(request, s.reader(dump, visit)); err != nil {
 				return fmt.Errorf("dump sockets of %s: %w", s.cfg.Apps[dump.apps[0]].FromNS, err)
 			}
 		}
 	}
 	return nil
+}
+
+// reader reads messages of a namespace and calls visit for those of the applications' sockets.
+func (s *sockets) reader(dump *dump, visit func(app int, d *diag)) func(msg []byte) error {
+	return func(msg []byte) error {
+		local, remote, err := diagPorts(msg)
+		if err != nil {
+			return err
+		}
+		for _, app := range dump.apps {
+			if port := s.cfg.Apps[app].Port; port != local && port != remote {
+				continue
+			}
+			d, err := parseDiag(msg)
+			if err != nil {
+				return err
+			}
+			if d.counted {
+				visit(app, &d)
+			}
+		}
+		return nil
+	}
 }
 
 // flow is the flow of a socket, a new one at its first appearance.
@@ -172,6 +182,9 @@ func (s *sockets) sample(k int, elapsed time.Duration) error {
 	defer s.mu.Unlock()
 	clear(s.count)
 	seen := len(s.order)
+	if err := s.hearEnds(k); err != nil { // before the others are asked for: one that ends meanwhile is the next sample's
+		return err
+	}
 	err := s.each(func(app int, d *diag) {
 		s.countSubflow(app, d)
 		if s.cfg.Measure.Sockets {
@@ -194,9 +207,9 @@ func (f *flow) record(k int, d *diag, elapsed time.Duration) {
 	if d.ssthresh >= tcpInfiniteSsthresh {
 		d.ssthresh = 0
 	}
-	now := [len(quantities)]float64{float64(d.cwnd), float64(d.ssthresh), d.inflight(), float64(d.rttUS) / 1000,
-		mbps(d.bytesAcked-f.acked, elapsed), float64(d.resent - f.resent), float64(d.spurious - f.spurious)}
-	f.acked, f.resent, f.spurious = d.bytesAcked, d.resent, d.spurious
+	now := [len(quantities)]float64{float64(d.cwnd), float64(d.ssthresh), d.inflight(), float64(d.rttUS) / 1000}
+	counts := f.counts(d, elapsed)
+	copy(now[quantityGoodput:], counts[:])
 	for q, v := range now {
 		for f.first+len(f.values[q]) <= k {
 			f.values[q] = append(f.values[q], v)
@@ -205,6 +218,13 @@ func (f *flow) record(k int, d *diag, elapsed time.Duration) {
 			}
 		}
 	}
+}
+
+// counts are the quantities from the goodput on, of what has happened since they were asked for last.
+func (f *flow) counts(d *diag, elapsed time.Duration) [len(quantities) - quantityGoodput]float64 {
+	c := [len(quantities) - quantityGoodput]float64{mbps(d.bytesAcked-f.acked, elapsed), float64(d.resent - f.resent), float64(d.spurious - f.spurious)}
+	f.acked, f.resent, f.spurious = d.bytesAcked, d.resent, d.spurious
+	return c
 }
 
 // mbps is a rate in Mbit/s; 0 in no time.
@@ -233,9 +253,14 @@ func (s *sockets) subflows(app string) (int, error) {
 	return s.fewest(i), nil
 }
 
-func (s *sockets) finish(_ time.Duration, out *Outcome) error {
+func (s *sockets) finish(end time.Duration, out *Outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.cfg.Measure.Sockets {
+		if err := s.lastOfAll(int(end/s.cfg.Every) + 1); err != nil {
+			return s.close(err)
+		}
+	}
 	for i, app := range s.cfg.Apps {
 		if app.MPTCP && s.most[i] >= 0 {
 			out.set(app.Name, "subflows", float64(s.most[i]))
@@ -253,6 +278,9 @@ func (s *sockets) finish(_ time.Duration, out *Outcome) error {
 			name := fmt.Sprintf("%s/%d", app.Name, k+1)
 			label := fmt.Sprintf("%s -> %s", f.local.Addr(), f.remote.Addr())
 			for q, quantity := range quantities {
+				if len(f.values[q]) == 0 { // it was between two samples
+					continue
+				}
 				out.Series = append(out.Series, s.cfg.series(name+"."+quantity.name, quantity.unit, label, f.first, f.values[q]))
 			}
 			out.set(name, "delivered_bytes", float64(f.acked))
@@ -293,6 +321,12 @@ func (s *sockets) total(app App, flows []*flow, out *Outcome) {
 func (s *sockets) close(cause error) error {
 	for _, dump := range s.dumps {
 		if err := dump.conn.close(); err != nil && cause == nil {
+			cause = err
+		}
+		if dump.ended == nil {
+			continue
+		}
+		if err := dump.ended.close(); err != nil && cause == nil {
 			cause = err
 		}
 	}
