@@ -3,10 +3,12 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"plait.dev/plait/lab/image"
+	"plait.dev/plait/lab/result"
 )
 
 // Image makes the image of a kernel generation anew, and shows how far it is.
@@ -21,6 +23,9 @@ func (l *Lab) ExportImage(kernel, path string) (image.Image, error) {
 	doing, end := Busy("image")
 	defer end()
 	doing("writing " + path)
+	if err := result.Replaceable(path); err != nil {
+		return image.Image{}, &image.HostError{Err: fmt.Errorf("export image: %w", err)}
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-")
 	if err != nil {
 		return image.Image{}, err

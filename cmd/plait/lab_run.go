@@ -198,8 +198,11 @@ func (f *runFlags) outputs(experiments []loaded) error {
 		return fmt.Errorf("run: --report %s is a directory: give the file the report goes to", f.report)
 	}
 	for flag, path := range map[string]string{"json": f.json, "report": f.report} {
-		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			return fmt.Errorf("run: --%s %s is a device or pipe, whose place the file would take: give a file", flag, path)
+		if isDirectory(path) {
+			continue
+		}
+		if err := result.Replaceable(path); err != nil {
+			return fmt.Errorf("run: --%s %w", flag, err)
 		}
 	}
 	var dirs []string

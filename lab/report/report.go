@@ -32,17 +32,17 @@ func Write(path string, files []*result.File, opt Options) error {
 	}
 	dir := strings.TrimSuffix(path, filepath.Ext(path)) + "_files"
 	experiments := views(files, filepath.Base(dir))
-	for _, e := range experiments {
-		if err := writeFiles(filepath.Join(filepath.Dir(path)), e); err != nil {
-			return fmt.Errorf("write report: %w", err)
-		}
-	}
 	page, err := render(experiments, opt)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	if err := result.Replace(path, page); err != nil {
 		return fmt.Errorf("write report: %w", err)
+	}
+	for _, e := range experiments {
+		if err := writeFiles(filepath.Dir(path), e); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
 	}
 	return nil
 }

@@ -235,9 +235,24 @@ func stringEnd(compact []byte, i int) int {
 	return len(compact)
 }
 
+// Replaceable is an error if there is something at path that is no file: a device would be gone with a file in its place.
+func Replaceable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil || info.Mode().IsRegular():
+		return nil
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory: give a file", path)
+	}
+	return fmt.Errorf("%s is a device or pipe, whose place the file would take: give a file", path)
+}
+
 // Replace puts text at path by writing beside it and renaming, so that a crash leaves the old file or the new one. A link
 // stays, and what it leads to is replaced.
 func Replace(path string, text []byte) (err error) {
+	if err := Replaceable(path); err != nil {
+		return err
+	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -175,5 +176,22 @@ func TestReadNeedsAnExperiment(t *testing.T) {
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "experiment.name") {
 		t.Errorf("read a file without a name: %v", err)
+	}
+}
+
+// TestReplacesFilesOnly: as root, a file could take the place of a device.
+func TestReplacesFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{pipe: "a device or pipe", link: "a device or pipe", dir: "a directory"} {
+		if err := Replace(path, nil); err == nil || !strings.HasPrefix(err.Error(), path+" is "+want) {
+			t.Errorf("%s: %v, want that it is %s", path, err, want)
+		}
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link to a pipe is now %v, %v", info.Mode(), err)
 	}
 }
