@@ -75,7 +75,7 @@ func Import(cache string, from io.Reader) (Image, error) {
 	defer os.RemoveAll(temp)
 	kernel, err := unpack(from, temp)
 	if err != nil {
-		return Image{}, fmt.Errorf("import image: %w", err)
+		return Image{}, &HostError{fmt.Errorf("import image: %w", err)}
 	}
 	final := filepath.Join(images, kernel)
 	if err := errors.Join(os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"errors"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -85,6 +86,9 @@ func TestCarryRefuses(t *testing.T) {
 		_, err := Import(cache, bytes.NewReader(c.archive))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if host := new(HostError); !errors.As(err, &host) {
+			t.Errorf("%s: %T, whose exit status is that of a run that failed", name, err)
 		}
 		if _, ok := Find(cache, "6.12"); !ok {
 			t.Errorf("%s: the image that was there is gone", name)

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// HostError is something that this host lacks. Nothing has run.
+// HostError is something that this host lacks, or a file that is not what it should be. Nothing has run.
 type HostError struct{ Err error }
 
 func (e *HostError) Error() string { return e.Err.Error() }
