@@ -31,9 +31,21 @@ func AsRoot(err error) string {
 	return ""
 }
 
+// stay marks a lock as that of a daemon, which goes when it is told to: nobody needs to wait for it. The mark is a lock of the process (fcntl), so that its helper, which
+// inherits the other one, does not have it.
+func stay(f *os.File) {
+	_ = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) // without it others wait in vain
+}
+
+// stays says whether another process has marked the lock so.
+func stays(f *os.File) bool {
+	mark := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_GETLK, &mark) == nil && mark.Type != unix.F_UNLCK
+}
+
 // lock keeps others away from a control socket and from what plait has put into the kernel, until it is closed: between the question whether somebody
 // answers and the answer a second one could come up. The file beside the socket stays: whoever removed it would take it from under one who has just
-// opened it. Who has the lock is given so long to end.
+// opened it. Who has the lock is given so long to end, unless it stays.
 func lock(path string, patience time.Duration) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the control socket: %w; %sname another path as control in the configuration", err, AsRoot(err))
@@ -45,7 +57,7 @@ func lock(path string, patience time.Duration) (*os.File, error) {
 	last := time.Now().Add(patience)
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(last) {
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(last) || stays(f) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -138,6 +150,9 @@ func (c Config) locks() (held []*os.File, err error) {
 			return nil, errors.Join(err, closeAll(held))
 		}
 		held = append(held, exits)
+	}
+	for _, f := range held[1:] { // plait down with this control socket ends this plait, and waits
+		stay(f)
 	}
 	return held, nil
 }

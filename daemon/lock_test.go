@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"plait.dev/plait/bpf"
 )
@@ -30,6 +31,27 @@ func TestDownOtherControl(t *testing.T) {
 	})
 	if !registered() {
 		t.Error("the congestion control of the one that is up is removed")
+	}
+}
+
+// plait down does not wait for a plait with another control socket that is up and stays, only for the helper of one that was killed.
+func TestDownOtherControlAtOnce(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	other := func() (took time.Duration, err error) {
+		begin := time.Now()
+		h.in(func() error {
+			_, err = Cleanup(h.dir+"/other", true)
+			return nil
+		})
+		return time.Since(begin), err
+	}
+	if took, err := other(); err == nil || err.Error() != errTaken(true).Error() || took > orphanPatience/2 {
+		t.Errorf("got %v after %v, want at once that another plait is up", err, took)
+	}
+	p.kill()
+	if took, err := other(); err != nil {
+		t.Errorf("after the other one was killed: %v, after %v", err, took)
 	}
 }
 
