@@ -8,6 +8,9 @@ import (
 // repairEvery is how often the kernel's state is compared with the plan, for what no event of the kernel tells.
 const repairEvery = 10 * time.Second
 
+// followEvery is how often the ways to next hops are asked for, at most, and a tenth of the time. They are as many as border routers, or as their neighbours.
+const followEvery = time.Second
+
 // comparing says when all of the kernel's state is compared with the plan again. With a million routes that takes seconds.
 type comparing struct {
 	ended time.Time     // the last comparison
@@ -93,6 +96,16 @@ func (x *exits) compare() error {
 	return x.settle()
 }
 
+// follow compares everything where the way to a next hop is another one, or was missing and is there.
+func (x *exits) follow() (strayed bool, err error) {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if !x.settled.Load() || x.kernel == nil || !x.kernel.Strayed() {
+		return false, nil
+	}
+	return true, x.settle()
+}
+
 // runRoutes keeps the kernel's routes what they should be until ctx ends.
 func (x *exits) runRoutes(ctx context.Context) {
 	var lost <-chan struct{}
@@ -102,6 +115,8 @@ func (x *exits) runRoutes(ctx context.Context) {
 	c := comparing{due: time.Now().Add(repairEvery)}
 	timer := time.NewTimer(repairEvery)
 	defer timer.Stop()
+	ways := time.NewTimer(followEvery)
+	defer ways.Stop()
 	defer x.quiet.Stop()
 	for {
 		var err error
@@ -116,6 +131,12 @@ func (x *exits) runRoutes(ctx context.Context) {
 			x.replace(ctx)
 		case <-x.undone:
 			c.undone(time.Now())
+		case <-ways.C:
+			began := time.Now()
+			if strayed, failed := x.follow(); strayed {
+				c.did(began, time.Now(), failed)
+			}
+			ways.Reset(max(followEvery, 10*time.Since(began)))
 		case <-timer.C:
 			began, failed := time.Now(), x.compare()
 			c.did(began, time.Now(), failed)

@@ -68,15 +68,36 @@ func (k *Kernel) lead(r *kernelRoute, e *egress.Entry, w way) (err error) {
 	if e.Table != 0 || e.Standby {
 		return errors.New("it has no SID")
 	}
-	h, known := k.hops[e.NextHop]
-	if !known {
-		if h, err = k.findHop(e.NextHop); err != nil {
+	h := k.hops[e.NextHop]
+	if !h.gateway.IsValid() {
+		h, err = k.findHop(e.NextHop)
+		if k.hops[e.NextHop] = h; err != nil {
 			return err
 		}
-		k.hops[e.NextHop] = h
 	}
 	r.gateway, r.link = h.gateway, h.link
 	return nil
+}
+
+// Strayed says that the way to a next hop of best paths is another one than they take, or that there is one now, or none: everything is to be compared. What is behind a route of plait's own is
+// looked at once, and not again as long as it is, for that is to read all routes.
+func (k *Kernel) Strayed() bool {
+	covered := map[netip.Addr]bool{}
+	defer func() { k.covered, k.theirs = covered, nil }()
+	for next, was := range k.hops {
+		r, ours, _ := k.askHop(next) // an error is that there is none
+		covered[next] = ours
+		now := hopBy(r, next)
+		if ours && k.covered[next] {
+			continue
+		} else if ours {
+			now, _ = k.findHop(next)
+		}
+		if now != was {
+			return true
+		}
+	}
+	return false
 }
 
 // nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile, or when they are many.

@@ -57,7 +57,9 @@ type Kernel struct {
 	watch  *watch
 	memory memory
 	link   uint32             // the interface
-	hops   map[netip.Addr]hop // ways to next hops, as they were when last asked for
+	hops   map[netip.Addr]hop // ways to next hops, as they were when last found, or not
+	// covered are those that a route of plait's own led to when last looked at.
+	covered map[netip.Addr]bool
 	// nexthops are the objects there are, with their identifiers.
 	nexthops map[way]uint32
 	served   map[way]int // how many entries lead to each
@@ -186,6 +188,7 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 		err = k.takeTunsrc()
 	}
 	if err != nil {
+		clear(k.hops) // that they strayed is no reason to try this again
 		return errors.Join(err, k.bind(have))
 	}
 	k.link, k.hops, k.nexthops, k.unmade, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[way]*unmade{}, map[place]bool{}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -293,41 +294,49 @@ func (k *Kernel) getLink(name string) ([]byte, error) {
 	return b, err
 }
 
-// hop is the way to a next hop.
+// hop is the way to a next hop; without gateway there is none.
 type hop struct {
 	gateway netip.Addr
 	link    uint32
 }
 
-// findHop asks the kernel for the way to the next hop of a BGP route. Routes of plait's do not count: that would be a route to itself.
-func (k *Kernel) findHop(next netip.Addr) (hop, error) {
+// askHop asks the kernel for its route to the next hop of a BGP route, and whether that is plait's own.
+func (k *Kernel) askHop(next netip.Addr) (r theirRoute, ours bool, err error) {
 	b, err := k.lookup(next, unix.RTM_F_FIB_MATCH)
-	r, protocol, ok := readRoute(b)
-	if err == nil && r.open { // the one that a packet to it would take
+	one, protocol, ok := readRoute(b)
+	if err == nil && one.open { // the one that a packet to it would take
 		b, err = k.lookup(next, 0)
-		r, _, ok = readRoute(b)
+		one, _, ok = readRoute(b)
 	}
 	if err != nil {
-		return hop{}, fmt.Errorf("find the way to next hop %v: %w; a route or a network to it is missing", next, err)
+		return r, false, fmt.Errorf("find the way to next hop %v: %w; a route or a network to it is missing", next, err)
 	}
-	usable := ok && b[7] == unix.RTN_UNICAST
-	if usable && protocol == Protocol {
-		their, err := k.behind(next)
-		switch {
-		case err != nil:
-			return hop{}, err
-		case their.table == 0:
-			return hop{}, fmt.Errorf("find the way to next hop %v: only over plait's own %v; a route or a network to it is missing", next, r)
+	r = theirRoute{one, ok && b[7] == unix.RTN_UNICAST}
+	return r, r.forwards && protocol == Protocol, nil
+}
+
+// hopBy is the way to a next hop by a route.
+func hopBy(r theirRoute, next netip.Addr) (h hop) {
+	if r.forwards && r.link != 0 {
+		h.gateway, h.link = cmp.Or(r.gateway, next), r.link
+	}
+	return h
+}
+
+// findHop finds the way to the next hop of a BGP route. Routes of plait's do not count: that would be a route to itself.
+func (k *Kernel) findHop(next netip.Addr) (hop, error) {
+	r, ours, err := k.askHop(next)
+	if ours {
+		own := r.kernelRoute
+		if r, err = k.behind(next); err == nil && r.table == 0 {
+			err = fmt.Errorf("find the way to next hop %v: only over plait's own %v; a route or a network to it is missing", next, own)
 		}
-		r, usable = their.kernelRoute, their.forwards
 	}
-	switch {
-	case !usable || r.link == 0:
-		return hop{}, fmt.Errorf("find the way to next hop %v: none that can be used (%v)", next, r)
-	case r.gateway.IsValid():
-		return hop{r.gateway, r.link}, nil
+	h := hopBy(r, next)
+	if err == nil && !h.gateway.IsValid() {
+		err = fmt.Errorf("find the way to next hop %v: none that can be used (%v)", next, r.kernelRoute)
 	}
-	return hop{next, r.link}, nil
+	return h, err
 }
 
 // lookup returns the route packets to an address take, as the kernel's message: that of the table with the flag RTM_F_FIB_MATCH, else what comes of it for one packet.
