@@ -297,11 +297,11 @@ const tick = 20 * time.Millisecond
 // open opens what was offered. It does not wait for the other end of a pipe, nor follow a link, that has come in its place. Two changes within one
 // tick of the kernel's clock look like one, so a file that has just been changed is read a moment later.
 func (o offered) open() (*os.File, error) {
-	f, err := os.OpenFile(o.file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := openSource(o.file, unix.O_NONBLOCK)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errVanished
-	case errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO): // a link, a socket
+	case errors.Is(err, syscall.ENXIO): // a socket
 		return nil, errChanged
 	case err != nil:
 		return nil, err

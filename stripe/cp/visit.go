@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // visitAtOnce is how many entries of a directory are in memory: it may have millions, and filepath.WalkDir reads them all before the first one.
@@ -31,7 +33,7 @@ func visitFrom(file string, d fs.DirEntry, visit fs.WalkDirFunc) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.Open(file)
+	dir, err := openSource(file, unix.O_DIRECTORY)
 	if err != nil {
 		return visit(file, d, err)
 	}
@@ -52,4 +54,24 @@ func visitFrom(file string, d fs.DirEntry, visit fs.WalkDirFunc) error {
 		}
 	}
 	return nil
+}
+
+// openSource opens a file or directory for reading. Neither it nor a directory on the way to it is a link, as they were not when it was found: whoever may change a directory could
+// have this user's other files copied by a link in its place. That is openat2(2), which Linux has since 5.6 and some sandboxes have not.
+func openSource(file string, flags int) (f *os.File, err error) {
+	flags |= unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_LARGEFILE
+	err = call("open", file, func() error {
+		fd, err := unix.Openat2(unix.AT_FDCWD, file, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS})
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			fd, err = unix.Open(file, flags, 0)
+		}
+		if err == nil {
+			f = os.NewFile(uintptr(fd), file)
+		}
+		return err
+	})
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) { // there is a link now, or a file
+		err = errChanged
+	}
+	return f, err
 }

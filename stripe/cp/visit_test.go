@@ -1,8 +1,11 @@
 package cp
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -69,5 +72,38 @@ func TestWalkOfMany(t *testing.T) {
 	t.Logf("%d bytes for each of %d names", peak/many, many)
 	if peak > most*many {
 		t.Errorf("%d bytes for each name, want %d at most", peak/many, most)
+	}
+}
+
+// Another user who may write to a directory puts a link in its place, between its listing and its opening, or that of a file in it: what that leads to is not read.
+func TestSourceIsNotLeft(t *testing.T) {
+	top, err := follow(t.TempDir())
+	elsewhere := t.TempDir()
+	in := filepath.Join(top, "in")
+	err = errors.Join(err, os.Mkdir(in, 0o700), os.WriteFile(filepath.Join(in, "file"), []byte("ours"), 0o600), os.WriteFile(filepath.Join(elsewhere, "file"), []byte("else"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	err = visitAll(top, func(file string, _ fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			told = errors.Is(err, errChanged)
+		case file == in:
+			return errors.Join(os.Rename(in, in+"-"), os.Symlink(elsewhere, in))
+		case filepath.Dir(file) == in:
+			t.Errorf("%s is listed", file)
+		}
+		return nil
+	})
+	if err != nil || !told {
+		t.Errorf("the walk ends with %v, and has told of a change: %v", err, told)
+	}
+	f, err := offered{file: filepath.Join(in, "file")}.open()
+	if !errors.Is(err, errChanged) {
+		t.Errorf("what a link leads to is opened: %v", err)
+	}
+	if err == nil {
+		f.Close()
 	}
 }
