@@ -25,7 +25,8 @@ const command = "a\x1b]0;title\a\nplait: all is well" // to a terminal, and a li
 func TestPeerTextIsPrintable(t *testing.T) {
 	const printed = "a?]0;title??plait: all is well"
 	there := welcome{Link: command}
-	told := bounded([]Peer{{Link: command, Addrs: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1")}}}, 1)
+	zoned := netip.AddrPortFrom(netip.MustParseAddr("2001:db8::1").WithZone(command), 1)
+	told := bounded([]Peer{{Link: command, Addrs: []netip.AddrPort{zoned}}}, 1)
 	_, refused := greet(says{Reader: bytes.NewReader(appendFrame(nil, frameClose, []byte(command)))}, hello{})
 	accepted, err := greet(says{Reader: bytes.NewReader(appendJSON(nil, frameWelcome, there))}, hello{})
 	if err != nil {
@@ -40,5 +41,8 @@ func TestPeerTextIsPrintable(t *testing.T) {
 		if !strings.HasSuffix(got, printed) {
 			t.Errorf("%s: %q", what, got)
 		}
+	}
+	if got := told[0].Addrs[0].String(); got != "[2001:db8::1]:1" { // it is in the reason why no path leads there
+		t.Errorf("address of a list: %q", got)
 	}
 }

@@ -53,13 +53,16 @@ func reachable(peers []Peer) []Peer {
 	})
 }
 
-// bounded leaves out what a listener has no reason to tell, too: each pair of links costs something, whether it can have a path or not.
+// bounded leaves out what a listener has no reason to tell, too: each pair of links costs something, whether it can have a path or not. A zone is a name on that host, any text.
 func bounded(peers []Peer, most int) []Peer {
 	peers = reachable(peers)
 	peers = peers[:min(len(peers), most)]
 	for i := range peers {
 		peers[i].Link = printable.Text(peers[i].Link)
-		peers[i].Addrs = peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)]
+		peers[i].Addrs = slices.Clone(peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)])
+		for j, a := range peers[i].Addrs {
+			peers[i].Addrs[j] = netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
+		}
 	}
 	return peers
 }
