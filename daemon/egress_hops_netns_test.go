@@ -1,8 +1,13 @@
 package daemon
 
 import (
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
 // When a routing protocol moves the way to the next hop of best paths, they follow within some seconds, not with the next comparison of everything, which is minutes away with a full table.
@@ -22,5 +27,31 @@ func TestEgressNextHopMoves(t *testing.T) {
 		t.Errorf("the best path followed the way to its next hop after %v", took)
 	}
 	_, err := p.Stop(t.Context())
+	s.must(err)
+}
+
+// A BGP daemon beside plait may announce prefixes of this host, and the reflector tells them plait, too. They are no way to go, and nothing that is tried again and again.
+func TestEgressOwnNextHop(t *testing.T) {
+	s := newContentServer(t)
+	p := s.tells(On)
+	m := s.announce(0, "2001:db8:e::/48")
+	for _, a := range m.Body.(*wire.BGPUpdate).PathAttributes {
+		if reach, is := a.(*wire.PathAttributeMpReachNLRI); is {
+			reach.Nexthop = netip.MustParseAddr(serverAddress)
+		}
+	}
+	s.say(m, s.announce(0, "2001:db8:f::/48"))
+	s.has(true, plaitsRoutes, "2001:db8:f::/48 via ")
+	e, err := p.Egress()
+	s.must(err)
+	if len(e.Refused) != 1 || !strings.HasPrefix(e.Refused[0].Reason, "the next hop is this host") || e.Main != 2 {
+		t.Errorf("%d routes in the main table, refused are %+v; want 2, and the route by this host", e.Main, e.Refused)
+	}
+	log, err := p.EgressLog()
+	s.must(err)
+	if i := slices.IndexFunc(log, func(e JournalEntry) bool { return strings.Contains(e.Text, "find the way to next hop") }); i >= 0 {
+		t.Errorf("the log has: %s", log[i].Text)
+	}
+	_, err = p.Stop(t.Context())
 	s.must(err)
 }

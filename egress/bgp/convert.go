@@ -39,6 +39,7 @@ type scope struct {
 	routerID  netip.Addr // of this host
 	reflector netip.Addr // router ID of the reflector
 	agreed    [families]bool
+	own       map[netip.Addr]bool // addresses of this host
 }
 
 // attributes are those of an UPDATE that count here.
@@ -148,6 +149,8 @@ func (a *attributes) check(f Family, nextHop netip.Addr, s scope, n *interner) (
 		return r, badNextHop
 	case f == IPv6 && r.NextHop.Is4(): // a VPN route goes to its SID, whatever its next hop is
 		return r, mappedNextHop
+	case f <= IPv6 && s.own[r.NextHop]:
+		return r, ownNextHop
 	case r.RouterID == s.routerID:
 		return r, ownOriginator
 	case len(r.ASPath) > maxList || len(a.communities) > maxList:

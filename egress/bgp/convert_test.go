@@ -93,6 +93,8 @@ func TestRefused(t *testing.T) {
 		"no route target":   {func(a *announcement) { a.targets = nil }, []refusal{noRouteTarget, noRouteTarget}},
 		"next hop zero":     {func(a *announcement) { a.nextHop = netip.IPv6Unspecified() }, []refusal{badNextHop, badNextHop}},
 		"IPv4 next hop":     {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", mappedHop }, []refusal{mappedNextHop, mappedNextHop}},
+		"own next hop":      {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", ownHop }, []refusal{ownNextHop, ownNextHop}},
+		"of a VPN route":    {func(a *announcement) { a.nextHop = ownHop }, []refusal{accepted, accepted}},
 		"own AS":            {func(a *announcement) { a.asPath = []uint32{64496, testAS} }, []refusal{ownAS, ownAS}},
 		"own router ID":     {func(a *announcement) { a.extra = []wire.PathAttributeInterface{own} }, []refusal{ownOriginator, ownOriginator}},
 		"link-local prefix": {func(a *announcement) { a.prefixes[1] = "fe80::/64" }, []refusal{accepted, badPrefix}},

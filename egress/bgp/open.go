@@ -19,7 +19,8 @@ type agreement struct {
 	holdTime  time.Duration
 	agreed    [families]bool
 	addPath   [families]bool
-	extended  bool // messages of up to 65535 bytes
+	extended  bool                // messages of up to 65535 bytes
+	own       map[netip.Addr]bool // addresses of this host, when the session came up
 
 	restart       bool // the reflector speaks graceful restart
 	restartTime   time.Duration

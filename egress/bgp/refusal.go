@@ -24,6 +24,7 @@ const (
 	noRouteTarget
 	badNextHop
 	mappedNextHop
+	ownNextHop
 	ownAS
 	ownOriginator
 	badPrefix
@@ -43,6 +44,7 @@ var refusalWords = [refusals]string{
 	noRouteTarget:       "VPN route without a route target: it belongs to no exit",
 	badNextHop:          "the next hop is zero or no unicast address",
 	mappedNextHop:       "the next hop of an IPv6 route is an IPv4 address, to which the kernel routes no IPv6",
+	ownNextHop:          "the next hop is this host: another BGP speaker of it announces the route",
 	ownAS:               "the AS path has the AS of this network in it: a loop",
 	ownOriginator:       "its originator has the router ID of this host: is the ID used twice?",
 	badPrefix:           "the prefix is multicast or link-local",

@@ -21,7 +21,7 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 	s.work.Lock()
 	defer s.work.Unlock()
 	c := &s.speaker.config
-	changes, end, err := understand(s.changes[:0], kind, body, a, scope{c.AS, c.RouterID, a.reflector, a.agreed}, s.speaker.interner)
+	changes, end, err := understand(s.changes[:0], kind, body, a, scope{c.AS, c.RouterID, a.reflector, a.agreed, a.own}, s.speaker.interner)
 	s.changes = changes
 	if err != nil {
 		return err

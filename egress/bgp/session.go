@@ -183,7 +183,23 @@ func (s *session) introduce(p *peer) (*agreement, error) {
 	if a.extended {
 		p.limit = wire.BGP_MAX_EXTENDED_MESSAGE_LENGTH
 	}
-	return a, nil
+	a.own, err = ownAddresses()
+	return a, err
+}
+
+// ownAddresses are those of this host. A BGP daemon beside plait may announce them, and then they are next hops of what the reflector tells.
+func ownAddresses() (map[netip.Addr]bool, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of this host: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own[p.Addr()] = true
+		}
+	}
+	return own, nil
 }
 
 // expect reads a message of a kind; another one ends the session.

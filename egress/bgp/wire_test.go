@@ -154,8 +154,11 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// ownHop is an address of this host.
+var ownHop = netip.MustParseAddr("2001:db8:1::10")
+
 func testScope() scope {
-	return scope{as: testAS, routerID: hostID, reflector: reflectorID, agreed: [families]bool{true, true, true, true}}
+	return scope{as: testAS, routerID: hostID, reflector: reflectorID, agreed: [families]bool{true, true, true, true}, own: map[netip.Addr]bool{ownHop: true}}
 }
 
 // heard is what the speaker makes of the bytes of a message.
