@@ -217,6 +217,9 @@ func (t *Traffic[K]) add(l *look[K], k K, did FlowCount) {
 // Look takes in all flows there are. What the first look finds is where counting starts.
 func (t *Traffic[K]) Look(flows map[K]FlowCount, now time.Time) {
 	first, passed := t.last == nil, now.Sub(t.at)
+	if first {
+		passed = 0
+	}
 	l := t.begin(passed)
 	for k, f := range flows {
 		if t.sums[f.Exit] == nil {

@@ -153,3 +153,12 @@ func BenchmarkWaysMemory(b *testing.B) {
 		runtime.KeepAlive(&w)
 	}
 }
+
+// At the first look no time has passed since another one.
+func TestFirstLook(t *testing.T) {
+	traffic := NewTraffic[int]()
+	traffic.Look(map[int]FlowCount{1: {Exit: "a", AckedBytes: 1000, SentSegments: 1, SRTTUs: 1000}}, time.Unix(1000, 0))
+	if did, in := traffic.Did(); len(did) > 0 || in != 0 {
+		t.Errorf("%d flows did something in %v, want none in no time", len(did), in)
+	}
+}
