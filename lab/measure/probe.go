@@ -240,7 +240,7 @@ func (p *probe) add(e *probeEvent, what int) {
 
 func (p *probe) finish(end time.Duration, out *Outcome) error {
 	err := p.sample(0, 0)
-	intervals := int(end / p.cfg.Every)
+	intervals := int((end + p.cfg.Every - 1) / p.cfg.Every) // the last one may be incomplete
 	for i, app := range p.cfg.Apps {
 		for what, name := range probeSeries {
 			values, total := p.counts[i][what], 0.0
@@ -248,7 +248,7 @@ func (p *probe) finish(end time.Duration, out *Outcome) error {
 				total += v
 			}
 			out.set(app.Name, name, total)
-			series := make([]float64, intervals)
+			series := make([]float64, max(intervals, len(values)))
 			copy(series, values)
 			out.Series = append(out.Series, p.cfg.series(app.Name+"."+name, "packets", "", 1, series))
 		}

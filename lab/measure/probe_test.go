@@ -54,3 +54,21 @@ func TestRetransmitKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestProbeToTheEnd: what happens in the last interval, which is not over at the end, is in the series, too.
+func TestProbeToTheEnd(t *testing.T) {
+	for end, want := range map[time.Duration][]float64{250: {0, 1, 2}, 200: {0, 1, 2}, 420: {0, 1, 2, 0, 0}, 300: {0, 1, 2}} {
+		p := newTestProbe()
+		p.instance = t.TempDir()
+		for _, at := range []time.Duration{150, 210, 240} {
+			p.count(&probeEvent{at: at * time.Millisecond, kind: eventRetransmit})
+		}
+		out := &Outcome{Metrics: map[string]map[string]float64{}}
+		if err := p.finish(end*time.Millisecond, out); err != nil {
+			t.Fatal(err)
+		}
+		if got := find(t, out, "x.probe_retransmits").Values; !slices.Equal(got, want) || sum(got) != out.Metrics["x"]["probe_retransmits"] {
+			t.Errorf("end at %d ms: %v, want %v, the sum of which is the metric %v", end, got, want, out.Metrics["x"]["probe_retransmits"])
+		}
+	}
+}
