@@ -39,7 +39,11 @@ func extractMatch(output []byte, rule string) (float64, error) {
 	if m == nil {
 		return 0, fmt.Errorf("match %s: not in the %d bytes of output, which end with %q", rule, len(output), end(output))
 	}
-	return strconv.ParseFloat(string(m[1]), 64)
+	v, err := strconv.ParseFloat(string(m[1]), 64)
+	if errors.Is(err, strconv.ErrSyntax) {
+		err = fmt.Errorf("match %s: %q is not a number", rule, m[1])
+	}
+	return v, err
 }
 
 // end is as much of an output as an error needs to show what the program did instead.

@@ -46,6 +46,9 @@ func TestExtractErrors(t *testing.T) {
 	if _, err := extract([]byte(`{"jitter": 1e101}`), ".jitter"); err == nil || !strings.Contains(err.Error(), "is not a finite number of at most 1e+100") {
 		t.Errorf("error %v", err)
 	}
+	if _, err := extract([]byte("rate 1,5"), `rate (\S+)`); err == nil || err.Error() != `match rate (\S+): "1,5" is not a number` {
+		t.Errorf("error %v", err)
+	}
 	if _, err := extract([]byte("no JSON"), ".end"); err == nil || !strings.Contains(err.Error(), `ends with "no JSON": `) {
 		t.Errorf("error %v", err)
 	}

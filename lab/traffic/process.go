@@ -64,6 +64,9 @@ func (p *process) start() error {
 // finish waits for the program and leaves nothing of its group behind. The error holds the end of its standard error.
 func (p *process) finish() error {
 	err := p.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = errors.New("it left a process in the background that holds its standard output or error; send both elsewhere, or let it wait for that process")
+	}
 	if killed := unix.Kill(-p.Process.Pid, unix.SIGKILL); killed != nil && !errors.Is(killed, unix.ESRCH) {
 		err = errors.Join(err, killed)
 	}
