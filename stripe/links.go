@@ -1,10 +1,12 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -241,10 +243,25 @@ func announce(links []Link, only func(Link) bool, port uint16) []Peer {
 			continue
 		}
 		p := Peer{Link: l.Name}
-		for _, a := range l.Addrs[:min(len(l.Addrs), maxPeerAddrs)] {
+		for _, a := range some(l.Addrs) {
 			p.Addrs = append(p.Addrs, netip.AddrPortFrom(a.Addr(), port))
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// some are as many addresses of a link as are told; if that is not all, of both families in turn: a dialer may have one of them only.
+func some(addrs []netip.Prefix) []netip.Prefix {
+	if len(addrs) <= maxPeerAddrs {
+		return addrs
+	}
+	of, nth := map[bool]int{}, map[netip.Prefix]int{}
+	for _, a := range addrs {
+		nth[a] = of[a.Addr().Is4()]
+		of[a.Addr().Is4()]++
+	}
+	addrs = slices.Clone(addrs)
+	slices.SortStableFunc(addrs, func(a, b netip.Prefix) int { return cmp.Compare(nth[a], nth[b]) })
+	return addrs[:maxPeerAddrs]
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,24 @@ func TestFrom(t *testing.T) {
 		if s, _ := l.from(netip.MustParseAddr(to)); s.addr != netip.MustParseAddr(want) {
 			t.Errorf("to %s from %v, want %s", to, s.addr, want)
 		}
+	}
+}
+
+// A link with more addresses than are told is told with those of both families: a dialer may have one of them only.
+func TestBothFamiliesAreTold(t *testing.T) {
+	l := Link{Name: "eth0"}
+	for _, a := range []string{"192.0.2.1/24", "192.0.2.2/24", "192.0.2.3/24", "192.0.2.4/24", "192.0.2.5/24", "2001:db8::1/64", "2001:db8::2/64"} {
+		l.Addrs = append(l.Addrs, netip.MustParsePrefix(a))
+	}
+	var told []string
+	for _, a := range announce([]Link{l}, nil, 7788)[0].Addrs {
+		told = append(told, a.Addr().String())
+	}
+	if want := []string{"192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::2"}; !slices.Equal(told, want) {
+		t.Errorf("%v are told, want %v", told, want)
+	}
+	if !slices.IsSortedFunc(l.Addrs, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) }) {
+		t.Errorf("the link's own list has become %v", l.Addrs)
 	}
 }
 
