@@ -170,6 +170,8 @@ func TestWelcomeComesTooLate(t *testing.T) {
 		time.Sleep(connectTimeMax)
 		attempt(hello{Path: 4, Replaces: 3}, true)
 		time.Sleep(desertedPatience + time.Second)
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if len(l.sessions) > 0 {
 			t.Error("a dialer that has died is waited for")
 		}
