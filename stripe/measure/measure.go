@@ -34,10 +34,13 @@ type Link struct {
 }
 
 // saw adds what statistics say. A link may work one way at a time only: then why not the other one stays.
-func (l *Link) saw(s stripe.LinkStats) {
+func (l *Link) saw(s stripe.LinkStats, policy stripe.Policy) {
 	l.Error = cmp.Or(l.Error, s.Error)
 	for _, p := range s.Paths {
 		l.RTT = max(l.RTT, p.RTT)
+		if p.State == stripe.Spent && policy.CapBytes > 0 { // otherwise it is that of the other end
+			l.Error = cmp.Or(l.Error, "it has reached its cap")
+		}
 	}
 }
 
@@ -47,13 +50,13 @@ func Links(ctx context.Context, host string, opt ssh.Options) ([]Link, error) {
 		far  bool
 		link string
 	}
-	links := map[name]*Link{}
+	links, policies := map[name]*Link{}, map[bool]map[string]stripe.Policy{false: opt.Links, true: opt.FarLinks}
 	at := func(far bool, s stripe.LinkStats) *Link {
 		of := name{far, s.Name}
 		if links[of] == nil {
 			links[of] = &Link{Link: s.Name, Far: far}
 		}
-		links[of].saw(s)
+		links[of].saw(s, policies[far][s.Name])
 		return links[of]
 	}
 	err := fill(ctx, host, "cat > /dev/null", zeros{}, opt, func(far bool, before, after stripe.LinkStats) {

@@ -34,9 +34,20 @@ func TestCommandEnds(t *testing.T) {
 // Why a link was not used one way is not forgotten when it is used the other way.
 func TestSaw(t *testing.T) {
 	var l Link
-	l.saw(stripe.LinkStats{Error: "no answer"})
-	l.saw(stripe.LinkStats{Paths: []stripe.PathStats{{RTT: time.Second}, {RTT: time.Millisecond}}})
+	l.saw(stripe.LinkStats{Error: "no answer"}, stripe.Policy{})
+	l.saw(stripe.LinkStats{Paths: []stripe.PathStats{{RTT: time.Second}, {RTT: time.Millisecond}}}, stripe.Policy{})
 	if l.Error != "no answer" || l.RTT != time.Second {
 		t.Errorf("%+v", l)
+	}
+}
+
+// A link that has reached its cap did not give nothing. One that leads to such a link has none itself.
+func TestSawCap(t *testing.T) {
+	var near, far Link
+	spent := stripe.LinkStats{Paths: []stripe.PathStats{{State: stripe.Spent}}}
+	near.saw(spent, stripe.Policy{CapBytes: 1 << 20})
+	far.saw(spent, stripe.Policy{})
+	if near.Error == "" || far.Error != "" {
+		t.Errorf("%+v, %+v", near, far)
 	}
 }
