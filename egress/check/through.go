@@ -181,10 +181,14 @@ func otherwise(ctx context.Context, in Input, sid netip.Addr, targets []netip.Ad
 	return nil
 }
 
-// way is how encapsulated packets get to a SID, if they do. In mode observe the way that reflectors tell of is not in the kernel.
+// way is how encapsulated packets, which come from this host's own address, get to a SID, if they do. In mode observe the way that reflectors tell of is not in the kernel.
 func way(v *route.View, in Input, x Exit, sid netip.Addr, told netip.Prefix) (_ Result, there bool) {
-	w, err := v.Find(netip.Addr{}, sid)
+	w, err := v.Find(in.Address, sid)
+	_, other := v.Find(netip.Addr{}, sid)
 	switch {
+	case err != nil && other == nil:
+		return Result{Failed, x.Name, "way", fmt.Sprintf("SID %v, from %v: %v; a rule takes what comes from there another way than the main table's", sid, in.Address, err),
+			"see ip -6 rule: leave this host's own address out of the rule that stands before the main table's, or let the table it names lead to SIDs"}, false
 	case err != nil && !in.On && told.IsValid():
 		return Result{Unknown, x.Name, "way", fmt.Sprintf("SID %v: only in mode on: the reflectors tell of %v, and this host has no other way there", sid, told),
 			"set a route to it by hand for as long as you look, to have the SID tried before mode on"}, false
