@@ -29,12 +29,13 @@ func (u *unmade) add(e *egress.Entry) {
 func (k *Kernel) tellUnmade(f *failures) {
 	for _, w := range slices.SortedFunc(maps.Keys(k.unmade), func(a, b way) int { return a.sid.Compare(b.sid) }) {
 		u := k.unmade[w]
+		why := u.err.Error() // with the advice that there is: that of its errno is for steps
 		if u.routes > crowded {
-			f.add(k.note(Step{Verb: Add, Object: text(fmt.Sprintf("%d routes, the first %v", u.routes, u.first[0])), Err: u.err}))
+			f.add(k.note(Step{Verb: Add, Object: text(fmt.Sprintf("%d routes, the first %v", u.routes, u.first[0])), Err: errors.New(why)}))
 			continue
 		}
 		for _, p := range u.first {
-			f.add(k.note(Step{Verb: Add, Object: text(p.String()), Err: fmt.Errorf("make route %v: %w", p, u.err)}))
+			f.add(k.note(Step{Verb: Add, Object: text(p.String()), Err: fmt.Errorf("make route %v: %s", p, why)}))
 		}
 	}
 }

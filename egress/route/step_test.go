@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -40,6 +41,23 @@ func TestCrowds(t *testing.T) {
 	}
 	if !slices.Equal(journal, want) {
 		t.Errorf("journal %q, want %q", journal, want)
+	}
+}
+
+// Why a route cannot be made with a next hop has its advice with it, and gets no other one: that of a way to a next hop, for instance, is not that of a route.
+func TestUnmadeIsAdvisedOnce(t *testing.T) {
+	var journal []string
+	k := &Kernel{config: Config{Journal: func(s Step) { journal = append(journal, s.String()) }}}
+	prefix := netip.MustParsePrefix("192.0.2.0/24")
+	k.unmade = map[way]*unmade{{}: {err: fmt.Errorf("find the way to next hop 2001:db8::1: %w; a route or a network to it is missing", unix.ENETUNREACH), routes: 1, first: []netip.Prefix{prefix}}}
+	var f failures
+	k.tellUnmade(&f)
+	k.unmade[way{}].routes = crowded + 1
+	k.tellUnmade(&f)
+	for i, made := range []string{"192.0.2.0/24: make route 192.0.2.0/24", "101 routes, the first 192.0.2.0/24"} {
+		if want := "add " + made + ": find the way to next hop 2001:db8::1: network is unreachable; a route or a network to it is missing"; journal[i] != want {
+			t.Errorf("journal %q, want %q", journal[i], want)
+		}
 	}
 }
 
