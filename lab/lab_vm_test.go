@@ -169,6 +169,7 @@ func TestInvalid(t *testing.T) {
 		"agent_dies":        "the guest crashed: SIGQUIT: quit",
 		"kernel_panics":     "Kernel panic - not syncing: sysrq triggered crash",
 		"memory_ends":       "the guest ran out of its memory of 1 GiB, and its kernel killed perl",
+		"no_second_path":    "division: run arms from server to client: send: address 2001:db8:99::1 of the receiver answers no heartbeat of 2001:db8:1::1 in 10s",
 		"good":              "",
 	}
 	if len(f.Cells) != len(reasons) {

@@ -74,7 +74,7 @@ func (a *armsSender) windows() error {
 	}
 	for a.total < a.app.Bytes {
 		for i, peer := range a.peers {
-			window, err := a.socket.cwnd(a.association, peer)
+			_, window, err := a.socket.path(a.association, peer)
 			if err != nil {
 				return err
 			}
@@ -169,6 +169,37 @@ func (a *armsSender) send(ctx context.Context) (err error) {
 	return err
 }
 
+// confirm waits until a heartbeat to each address has been answered, in vain at the longest for readyLimit: until then Linux sends what is meant for an address to another
+// (sctp_outq_select_transport in net/sctp/outqueue.c), and of itself it sends the first heartbeat after 1.5 to 4.5 s.
+func (a *armsSender) confirm(ctx context.Context) error {
+	for waited := time.Duration(0); ; waited += readyPoll {
+		var silent *netip.AddrPort
+		for _, peer := range a.peers {
+			state, _, err := a.socket.path(a.association, peer)
+			if err == nil && state == sctpUnconfirmed {
+				silent = &peer
+				if waited%time.Second == 0 {
+					err = a.socket.heartbeat(a.association, peer)
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		switch {
+		case silent == nil:
+			return nil
+		case waited >= readyLimit:
+			return fmt.Errorf("address %s of the receiver answers no heartbeat of %s in %v: name with from_link an address from which the sender reaches all of the receiver's", silent.Addr(), a.ends.From, readyLimit)
+		}
+		select {
+		case <-time.After(readyPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // arms sends bytes from one address to all of the receiver's, or to one if the application names its link.
 func arms(ctx context.Context, r *run) (*Outcome, error) {
 	near, far, err := r.armsPair(r.ends.Port, r.ends.To)
@@ -192,7 +223,11 @@ func arms(ctx context.Context, r *run) (*Outcome, error) {
 	far.until(both)
 	var sides sync.WaitGroup
 	sides.Go(func() {
-		if err := a.send(both); err != nil {
+		err := a.confirm(both)
+		if err == nil {
+			err = a.send(both)
+		}
+		if err != nil {
 			cancel(fmt.Errorf("send: %w", err))
 		}
 	})

@@ -21,11 +21,17 @@ import (
 const (
 	sctpSndRcv      = 1 // type of ancillary data: struct sctp_sndrcvinfo
 	sctpAddrOver    = 2 // of its flags
+	sctpPeerParams  = 9
 	sctpPeerInfo    = 15
 	sctpAssocIDs    = 29
 	sctpPeerAddrs   = 108
 	sctpStorage     = 128 // struct sockaddr_storage
 	sctpPeerInfoLen = 4 + sctpStorage + 5*4
+	sctpUnconfirmed = 3 // state of a path on which no heartbeat has been answered
+
+	sctpPeerParamsLen   = 156 // struct sctp_paddrparams, packed
+	sctpPeerParamsFlags = 4 + sctpStorage + 14
+	sctpHeartbeatNow    = 4 // SPP_HB_DEMAND of these flags
 )
 
 // armsEnd is one end's socket, of the one-to-many style.
@@ -154,9 +160,9 @@ func (e *armsEnd) peers(association uint32, family netip.Addr) ([]netip.AddrPort
 	return out, nil
 }
 
-// cwnd is the congestion window to an address, in bytes.
-func (e *armsEnd) cwnd(association uint32, to netip.AddrPort) (int, error) {
-	b := make([]byte, sctpPeerInfoLen)
+// peerOption is the beginning of an option about an address: association and struct sockaddr_storage.
+func peerOption(length int, association uint32, to netip.AddrPort) []byte {
+	b := make([]byte, length)
 	binary.NativeEndian.PutUint32(b, association)
 	at := b[4:]
 	if to.Addr().Is4() {
@@ -167,8 +173,22 @@ func (e *armsEnd) cwnd(association uint32, to netip.AddrPort) (int, error) {
 		copy(at[8:], to.Addr().AsSlice())
 	}
 	binary.BigEndian.PutUint16(at[2:], to.Port())
-	_, err := e.getsockopt(sctpPeerInfo, b)
-	return int(binary.NativeEndian.Uint32(b[4+sctpStorage+4:])), err
+	return b
+}
+
+// path is what the kernel knows of the path to an address: its state (enum sctp_spinfo_state) and the congestion window, in bytes.
+func (e *armsEnd) path(association uint32, to netip.AddrPort) (state uint32, cwnd int, err error) {
+	b := peerOption(sctpPeerInfoLen, association, to)
+	_, err = e.getsockopt(sctpPeerInfo, b)
+	info := b[4+sctpStorage:]
+	return binary.NativeEndian.Uint32(info), int(binary.NativeEndian.Uint32(info[4:])), err
+}
+
+// heartbeat sends one to an address at once.
+func (e *armsEnd) heartbeat(association uint32, to netip.AddrPort) error {
+	b := peerOption(sctpPeerParamsLen, association, to)
+	binary.NativeEndian.PutUint32(b[sctpPeerParamsFlags:], sctpHeartbeatNow)
+	return os.NewSyscallError("setsockopt", unix.SetsockoptString(e.fd, unix.IPPROTO_SCTP, sctpPeerParams, string(b)))
 }
 
 // addrOver is ancillary data that has a message go to the address it is sent to.
