@@ -39,7 +39,7 @@ type Comparison struct {
 }
 
 const (
-	// minConnections of each group, by effective: with fewer, the mean of their logarithms is too far from a normal distribution.
+	// minConnections is how many connections each group must be worth: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minConnections = 10
 	// sameWithin is how much the groups' latencies may differ by the way they are timed: bursts of held-out connections begin
 	// when the application writes, those of managed ones when the first packet leaves.
@@ -90,13 +90,16 @@ func (h Histogram) effective() float64 {
 	return signals.EffectiveSize(float64(h.Bursts()), float64(h.Squares))
 }
 
-// squaredError is the variance of the mean logarithm. Within a bucket of width w it is at least w^2/12 for a single burst, so
-// that equal buckets do not make it zero.
-func (h Histogram) squaredError() float64 {
-	_, variance := h.moments()
-	n := h.effective()
-	width := math.Log(bucketFloorUs(1) / bucketFloorUs(0))
-	return (variance*n/(n-1) + width*width/12) / n
+// bucketError is the variance within a bucket, as a logarithm: that of what is spread evenly over its width. So equal buckets do not make an error zero.
+var bucketError = math.Pow(math.Log(bucketFloorUs(1)/bucketFloorUs(0)), 2) / 12
+
+// squaredError is the variance of the difference of two mean logarithms, from the variance of each group's and how many connections it is worth: the larger of what comes
+// of each group's own spread and of the spread of both together. Of 15 connections held out, not one may have met what every thirtieth burst does, as a
+// retransmission timeout; their own spread would say that they are that much faster.
+func squaredError(m, nm, h, nh float64) float64 {
+	m, h = m*nm/(nm-1)+bucketError, h*nh/(nh-1)+bucketError
+	both := (m*nm + h*nh) / (nm + nh)
+	return max(m/nm+h/nh, both/nm+both/nh)
 }
 
 // GeometricMeanUs is the geometric mean of the latencies, 0 without bursts.
@@ -134,19 +137,22 @@ func verdict(low, high float64) Verdict {
 }
 
 // Compare compares the latencies of managed with those of held-out connections to the same destinations. It works on
-// logarithms: latencies are products, and one slow burst must not outweigh a hundred.
+// logarithms: latencies are products, and one slow burst must not outweigh a hundred. Chance decides who is held out, so what a connection is worth is that of the group
+// where it is worth less: the smaller one may have none yet of the few that have most bursts.
 func Compare(managed, holdout Histogram) Comparison {
 	c := Comparison{Verdict: Unclear}
 	if managed.Bursts() == 0 || holdout.Bursts() == 0 {
 		return c
 	}
-	m, _ := managed.moments()
-	h, _ := holdout.moments()
+	m, mv := managed.moments()
+	h, hv := holdout.moments()
 	c.Ratio = math.Exp(m - h)
-	if min(managed.effective(), holdout.effective()) < minConnections {
+	worth := min(managed.effective()/float64(managed.Connections), holdout.effective()/float64(holdout.Connections))
+	nm, nh := worth*float64(managed.Connections), worth*float64(holdout.Connections)
+	if !(min(nm, nh) >= minConnections) { // or no number, of counters read while they change
 		return c
 	}
-	w := signals.HalfWidth(managed.squaredError() + holdout.squaredError())
+	w := signals.HalfWidth(squaredError(mv, nm, hv, nh))
 	c.Low, c.High = math.Exp(m-h-w), math.Exp(m-h+w)
 	c.Verdict = verdict(c.Low, c.High)
 	return c

@@ -45,7 +45,10 @@ func TestHistogramByHand(t *testing.T) {
 	near(t, "p95", h.QuantileUs(0.95), 128*math.Pow(160./128, 0.8))
 	// 4 bursts of 2 connections count as 2, so the variance of one is twice that of the counts.
 	width := math.Log(1.25)
-	near(t, "squared error", h.squaredError(), (variance*2/1+width*width/12)/2)
+	own := variance*2/1 + width*width/12
+	near(t, "squared error of two alike", squaredError(variance, 2, variance, 2), own/2+own/2)
+	near(t, "squared error, the larger one has none", squaredError(variance, 2, 0, 4), own/2+width*width/12/4)
+	near(t, "squared error, the smaller one has none", squaredError(variance, 4, 0, 2), (4*(variance*4/3+width*width/12)+2*width*width/12)/6*(1./4+1./2))
 }
 
 func TestEffective(t *testing.T) {
@@ -93,6 +96,15 @@ func TestCompareFewConnections(t *testing.T) {
 	}
 }
 
+// Of few held out, not one may have met what one burst in thirty does.
+func TestCompareTimeouts(t *testing.T) {
+	managed := Histogram{Connections: 300, Squares: 300, Counts: counts(map[int]uint64{40: 290, 67: 10})} // 67 is 108 times as long
+	holdout := Histogram{Connections: 15, Squares: 15, Counts: counts(map[int]uint64{40: 15})}
+	if c := Compare(managed, holdout); c.Verdict != Unclear || c.Low <= 0 {
+		t.Errorf("%+v, want unclear, with an interval: of 15 like the others none does with a chance of 60 %%", c)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		low, high float64
@@ -118,55 +130,74 @@ func bucket(us float64) int {
 	return min(octave*4+int(n&3), 95)
 }
 
-// spread draws numbers of bursts that are spread exponentially, about 20 in the mean.
-func spread(r *rand.Rand) int { return 1 + int(19*r.ExpFloat64()) }
+// clients draws connections: how many bursts each has, by how much its median differs, as a logarithm, and each of its bursts from that.
+type clients struct {
+	bursts        func(*rand.Rand) int
+	median, burst func(r *rand.Rand, bursts int) float64
+	heldOut       int // one is held out to so many managed ones
+}
 
-// lasting draws one burst, and for one connection in a hundred as many as an open one has until the end of a trial.
-func lasting(r *rand.Rand) int {
+// normal draws logarithms with this deviation.
+func normal(deviation float64) func(*rand.Rand, int) float64 {
+	return func(r *rand.Rand, _ int) float64 { return deviation * r.NormFloat64() }
+}
+
+// spread have numbers of bursts that are spread exponentially, about 20 in the mean, two thirds of whose latencies are within a factor of 2 of the median.
+var spread = clients{func(r *rand.Rand) int { return 1 + int(19*r.ExpFloat64()) }, normal(0.5), normal(0.5), 5}
+
+// lasting have one burst, and one in a hundred as many as an open one has until the end of a trial.
+var lasting = clients{func(r *rand.Rand) int {
 	if r.IntN(100) == 0 {
 		return math.MaxInt
 	}
 	return 1
-}
+}, normal(0.5), normal(0.5), 5}
+
+// timingOut have one burst each, which takes much the same time, but one in thirty waits for a timer, a hundred times as long. The share that is held out is the default.
+var timingOut = clients{func(*rand.Rand) int { return 1 }, normal(0), func(r *rand.Rand, _ int) float64 {
+	return 0.03*r.NormFloat64() + math.Log(100)*float64(max(0, 1-r.IntN(30)))
+}, 19}
+
+// slow have one burst, and one in 500 has 50 of them and is ten times as far away.
+var slow = clients{func(r *rand.Rand) int {
+	if r.IntN(500) == 0 {
+		return 50
+	}
+	return 1
+}, func(r *rand.Rand, bursts int) float64 { return 0.1*r.NormFloat64() + math.Log(10)*float64(bursts/50) }, normal(0.1), 19}
 
 // client is a connection that is open.
 type client struct {
-	medianUs float64
-	sent     uint64
-	left     int
-	group    *Histogram
+	median float64 // as a logarithm
+	sent   uint64
+	bursts int
+	group  *Histogram
 }
 
-// bursts once.
-func (c *client) bursts(r *rand.Rand) {
-	if c.sent == 0 {
-		c.group.Connections++
-	}
-	c.group.Squares += 2*c.sent + 1
-	c.sent++
-	c.left--
-	c.group.Counts[bucket(c.medianUs*math.Exp(deviation*r.NormFloat64()))]++
-}
-
-// deviation of the logarithms of latencies between connections, and within each: two thirds of all latencies are within a factor of 2 of the median.
-const deviation = 0.5
-
-// trial compares after every 25th managed connection, with one held out to five managed; whoever is open sends a burst each time one comes. It returns
+// trial compares after every 25th managed connection; whoever is open sends a burst each time one comes. It returns
 // the first clear verdict, after how many connections it fell, and whether the interval left the truth out at any look.
-func trial(seed uint64, ratio float64, connections int, each func(*rand.Rand) int) (verdict Verdict, after int, missed bool) {
+func trial(seed uint64, ratio float64, connections int, of clients) (verdict Verdict, after int, missed bool) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	managed, holdout := Histogram{Counts: make([]uint64, 96)}, Histogram{Counts: make([]uint64, 96)}
 	verdict = Unclear
 	var open []*client
+	comes := func(group *Histogram, ratio float64) {
+		c := &client{bursts: of.bursts(r), group: group}
+		c.median = math.Log(20_000*ratio) + of.median(r, c.bursts)
+		open = append(open, c)
+		group.Connections++
+	}
 	for i := 1; i <= connections; i++ {
-		open = append(open, &client{medianUs: 20_000 * ratio * math.Exp(deviation*r.NormFloat64()), left: each(r), group: &managed})
-		if i%5 == 0 {
-			open = append(open, &client{medianUs: 20_000 * math.Exp(deviation*r.NormFloat64()), left: each(r), group: &holdout})
+		comes(&managed, ratio)
+		if i%of.heldOut == 0 {
+			comes(&holdout, 1)
 		}
 		for _, c := range open {
-			c.bursts(r)
+			c.group.Squares += 2*c.sent + 1
+			c.sent++
+			c.group.Counts[bucket(math.Exp(c.median+of.burst(r, c.bursts)))]++
 		}
-		open = slices.DeleteFunc(open, func(c *client) bool { return c.left == 0 })
+		open = slices.DeleteFunc(open, func(c *client) bool { return c.sent == uint64(c.bursts) })
 		if i%25 != 0 {
 			continue
 		}
@@ -179,7 +210,7 @@ func trial(seed uint64, ratio float64, connections int, each func(*rand.Rand) in
 	return verdict, after, missed
 }
 
-// Without a difference the daemon must leave a prefix alone although it looks again and again, also where a few connections have nearly all bursts between them; a
+// Without a difference the daemon must leave a prefix alone although it looks again and again, also where a few connections have nearly all bursts between them, or few bursts take very long; a
 // difference of 30 % it must see.
 func TestCompareKnownTruth(t *testing.T) {
 	trials := rung.Times(15, 200)
@@ -187,14 +218,15 @@ func TestCompareKnownTruth(t *testing.T) {
 	limit := float64(trials)*alpha + 3*math.Sqrt(float64(trials)*alpha*(1-alpha))
 	for _, c := range []struct {
 		name  string
-		each  func(*rand.Rand) int
+		of    clients
 		ratio float64
 		want  Verdict
 		most  int // connections
-	}{{"spread", spread, 1, Unclear, 2500}, {"spread", spread, 1.3, Worse, 2500}, {"spread", spread, 1 / 1.3, Better, 2500}, {"lasting", lasting, 1, Unclear, 1000}} {
+	}{{"spread", spread, 1, Unclear, 2500}, {"spread", spread, 1.3, Worse, 2500}, {"spread", spread, 1 / 1.3, Better, 2500}, {"lasting", lasting, 1, Unclear, 1000},
+		{"timing out", timingOut, 1, Unclear, 2500}, {"slow", slow, 1, Unclear, 2500}} {
 		wrong, missed, slowest := 0, 0, 0
 		for seed := range uint64(trials) {
-			got, after, miss := trial(seed, c.ratio, c.most, c.each)
+			got, after, miss := trial(seed, c.ratio, c.most, c.of)
 			if got != c.want {
 				wrong++
 			}
