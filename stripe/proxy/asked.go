@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 )
@@ -37,12 +38,18 @@ const (
 	socks4Refused = 91
 )
 
+// errNothing is of a connection that has ended before anything came.
+var errNothing = errors.New("nothing was asked for")
+
 // asked finds out where a program wants to go, in SOCKS5 or HTTP. answer tells it whether that worked. What begins as neither is not read on: the program may wait for
 // an answer, and no line ever end. What the program has sent behind its request, without waiting for the answer, is left in r.
 func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) error, err error) {
 	first, err := r.Peek(1)
-	if err != nil {
-		return "", nil, err
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "", nil, fmt.Errorf("has said nothing for %v: only SOCKS5 and HTTP CONNECT are done here, and the program speaks first", askTime)
+	case err != nil:
+		return "", nil, errNothing
 	}
 	switch letter := first[0] | 0x20; { // a method of HTTP begins with one
 	case first[0] == socks5:

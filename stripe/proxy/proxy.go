@@ -121,7 +121,10 @@ func carry(ctx context.Context, program net.Conn, far *ssh.Far, watch func(*stri
 	limited := &io.LimitedReader{R: program, N: askBytes}
 	r := bufio.NewReader(limited)
 	target, answer, err := asked(r, program)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNothing):
+		return nil // a browser's in reserve, or somebody who looks whether the port is open
+	case err != nil:
 		return fmt.Errorf("%v: %w", program.RemoteAddr(), err)
 	}
 	limited.N = math.MaxInt64

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plait.dev/plait/stripe/ssh"
@@ -84,4 +85,31 @@ func TestTargetIsPrintable(t *testing.T) {
 	if line = <-said; strings.Count(line, "?plait: all is well?[2J") != 2 || strings.ContainsAny(line, "\n\x1b") {
 		t.Errorf("%q", line)
 	}
+}
+
+// reserve is a connection that ends before anything has come.
+type reserve struct{ net.Conn }
+
+func (reserve) Read([]byte) (int, error) { return 0, io.EOF }
+
+// Browsers make connections in reserve, and monitors look whether the port is open: that they end without a word is no news.
+func TestConnectionInReserve(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	if err := carry(t.Context(), reserve{far}, nil, nil); err != nil {
+		t.Errorf("told is: %v", err)
+	}
+}
+
+// A program that waits for the other end to speak first is told of, in words.
+func TestSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		if err := carry(t.Context(), far, nil, nil); err == nil || !strings.Contains(err.Error(), "has said nothing for 10s") {
+			t.Errorf("told is: %v", err)
+		}
+	})
 }
