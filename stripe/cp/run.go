@@ -92,20 +92,23 @@ func operand(arg string) (host, path string) {
 	return arg[:i], arg[i+1:]
 }
 
-// misread reports an operand that says something else here than with other programs: an IPv6 address without brackets, of which the first
+// misread reports an operand that says something else here than with other programs: an IPv6 address without brackets, or a path, of which the first
 // number would be the host, and the home directory of another user, which only a shell knows.
 func misread(arg string) error {
 	user, rest, at := strings.Cut(arg, "@")
 	if !at || strings.Contains(user, "/") {
 		user, rest = "", arg
 	}
+	if user != "" {
+		user += "@"
+	}
 	for i := len(rest) - 1; i > 0; i-- {
 		if addr, err := netip.ParseAddr(rest[:i]); rest[i] == ':' && err == nil && addr.Is6() {
-			if user != "" {
-				user += "@"
-			}
 			return fmt.Errorf("%s: write an IPv6 address in brackets: %s[%v]:%s", arg, user, addr, rest[i+1:])
 		}
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil && addr.Is6() {
+		return fmt.Errorf("%s: an IPv6 address and no path: write %s[%v]: for the home directory there", arg, user, addr)
 	}
 	if host, path := operand(arg); host != "" && strings.HasPrefix(path, "~") && path != "~" && !strings.HasPrefix(path, "~/") {
 		return fmt.Errorf("%s: only ~ alone is a home directory here, that of the user who logs in; write the whole path of another one's, or %s:./%s if that is the file's name", arg, host, path)
