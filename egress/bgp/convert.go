@@ -147,6 +147,8 @@ func (a *attributes) check(f Family, nextHop netip.Addr, s scope, n *interner) (
 		return r, otherFamily
 	case !r.NextHop.IsValid() || r.NextHop.IsUnspecified() || r.NextHop.IsMulticast() || r.NextHop.IsLoopback():
 		return r, badNextHop
+	case f <= IPv6 && r.NextHop.Is6() && r.NextHop.IsLinkLocalUnicast(): // of a border router's neighbour, on a link that this host is not on
+		return r, badNextHop
 	case f == IPv6 && r.NextHop.Is4(): // a VPN route goes to its SID, whatever its next hop is
 		return r, mappedNextHop
 	case f <= IPv6 && s.own[r.NextHop]:

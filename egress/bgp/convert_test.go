@@ -81,6 +81,7 @@ func TestASPath(t *testing.T) {
 
 // One route is refused, those beside it in the UPDATE are not, where that can be told apart.
 func TestRefused(t *testing.T) {
+	linkLocal := netip.MustParseAddr("fe80::1")
 	own, err := wire.NewPathAttributeOriginatorId(hostID)
 	must(t, err)
 	for name, c := range map[string]struct {
@@ -93,6 +94,8 @@ func TestRefused(t *testing.T) {
 		"no route target":   {func(a *announcement) { a.targets = nil }, []refusal{noRouteTarget, noRouteTarget}},
 		"next hop zero":     {func(a *announcement) { a.nextHop = netip.IPv6Unspecified() }, []refusal{badNextHop, badNextHop}},
 		"IPv4 next hop":     {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", mappedHop }, []refusal{mappedNextHop, mappedNextHop}},
+		"link-local hop":    {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", linkLocal }, []refusal{badNextHop, badNextHop}},
+		"one of a VPN":      {func(a *announcement) { a.nextHop = linkLocal }, []refusal{accepted, accepted}},
 		"own next hop":      {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", ownHop }, []refusal{ownNextHop, ownNextHop}},
 		"of a VPN route":    {func(a *announcement) { a.nextHop = ownHop }, []refusal{accepted, accepted}},
 		"own AS":            {func(a *announcement) { a.asPath = []uint32{64496, testAS} }, []refusal{ownAS, ownAS}},
@@ -130,6 +133,15 @@ func TestLongPath(t *testing.T) {
 		a := attributes{route: egress.Route{ASPath: slices.Repeat([]uint32{64496}, n)}}
 		if _, got := a.check(IPv6, borderHop, testScope(), newInterner()); got != want {
 			t.Errorf("%d AS numbers: refused %q, want %q", n, got, want)
+		}
+	}
+}
+
+// An IPv4 route by an IPv6 neighbour without numbers (RFC 8950) has such a next hop, too. One of IPv4 may be on the host's own network.
+func TestLinkLocalNextHop(t *testing.T) {
+	for hop, want := range map[string]refusal{"fe80::1": badNextHop, "169.254.0.1": accepted} {
+		if _, got := new(attributes).check(IPv4, netip.MustParseAddr(hop), testScope(), newInterner()); got != want {
+			t.Errorf("%s: refused %q, want %q", hop, got, want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ var refusalWords = [refusals]string{
 	badLabel:            "bits of the SID are transposed, but the label holds none (implicit null, or zero)",
 	badSID:              "the SID is zero or no unicast IPv6 address",
 	noRouteTarget:       "VPN route without a route target: it belongs to no exit",
-	badNextHop:          "the next hop is zero or no unicast address",
+	badNextHop:          "the next hop is zero, link-local or no unicast address",
 	mappedNextHop:       "the next hop of an IPv6 route is an IPv4 address, to which the kernel routes no IPv6",
 	ownNextHop:          "the next hop is this host: another BGP speaker of it announces the route",
 	ownAS:               "the AS path has the AS of this network in it: a loop",
