@@ -238,9 +238,20 @@ func TestEgressInterfaceAnew(t *testing.T) {
 	})
 	s.ip("-n " + s.ns + " link add e0 type veth peer name e1")
 	s.eventually(20*time.Second, "two programs see the packets", func() bool { return s.watchers() == 2 })
+	for _, end := range []string{"e0", "e1"} {
+		s.ip("-n " + s.ns + " link set " + end + " up")
+	}
+	s.ip("-n " + s.ns + " addr add " + serverAddress + "/128 dev e0 nodad")
+	s.eventually(20*time.Second, "the way to a next hop is missing", func() bool {
+		log, err := p.EgressLog()
+		s.must(err)
+		return slices.ContainsFunc(log, func(e JournalEntry) bool { return strings.Contains(e.Text, "find the way to next hop "+hopAddress) })
+	})
 	_, err := p.Stop(t.Context())
 	s.must(err)
-	_ = p.cmd.Wait() // 1 if routes were to be added again meanwhile: the new interface has no address, and takes none
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("the plait that went down: %v: %s", err, p.said.String())
+	}
 	if n := s.watchers(); n != 0 {
 		t.Errorf("%d programs are left", n)
 	}

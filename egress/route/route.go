@@ -230,7 +230,7 @@ func (k *Kernel) Remove() error {
 	if err != nil {
 		return err
 	}
-	k.nexthops, k.rules, k.addresses = have.nexthops, nil, nil
+	k.nexthops, k.rules, k.addresses, k.unmade = have.nexthops, nil, nil, nil // what could not be made is not wanted any more
 	var f failures
 	k.reconcile(have, func(q *queue) { q.routes(have.routes, func(func(egress.Entry) bool) {}) }, &f)
 	f.add(k.giveTunsrc())
