@@ -53,6 +53,7 @@ lint: ## Run the linters
 	@scripts/bootstrap go lint
 	shellcheck scripts/* packaging/{deb,licences,try,try-guest} .ci/run egress/render/testdata/*.sh
 	$(GO) run $(GOLANGCI_LINT) run ./...
+	GOARCH=arm64 $(GO) build -o /dev/null ./cmd/plait
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 18

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The guest talks to QEMU through four devices with I/O ports and nothing else. Port I/O is synchronous: it takes the same virtual
@@ -41,7 +39,7 @@ func openPorts() (*ports, error) {
 	go func() {
 		runtime.LockOSThread()
 		for _, r := range [][2]int{{portFwCfgSelector, 2}, {portPvpanic, 1}, {portExit, 1}, {portDebugcon, 1}} {
-			if err := unix.Ioperm(r[0], r[1], 1); err != nil {
+			if err := ioperm(r[0], r[1]); err != nil {
 				ready <- fmt.Errorf("ioperm 0x%x: %w", r[0], err)
 				return
 			}
@@ -109,8 +107,3 @@ func (p *ports) readFile(name string) (data []byte, err error) {
 	})
 	return data, err
 }
-
-func outByte(port uint16, value byte)
-func outWord(port uint16, value uint16)
-func outBytes(port uint16, data *byte, n int)
-func inBytes(port uint16, data *byte, n int)
