@@ -93,14 +93,8 @@ func (h Histogram) effective() float64 {
 // bucketError is the variance within a bucket, as a logarithm: that of what is spread evenly over its width. So equal buckets do not make an error zero.
 var bucketError = math.Pow(math.Log(bucketFloorUs(1)/bucketFloorUs(0)), 2) / 12
 
-// squaredError is the variance of the difference of two mean logarithms, from the variance of each group's and how many connections it is worth: the larger of what comes
-// of each group's own spread and of the spread of both together. Of 15 connections held out, not one may have met what every thirtieth burst does, as a
-// retransmission timeout; their own spread would say that they are that much faster.
-func squaredError(m, nm, h, nh float64) float64 {
-	m, h = m*nm/(nm-1)+bucketError, h*nh/(nh-1)+bucketError
-	both := (m*nm + h*nh) / (nm + nh)
-	return max(m/nm+h/nh, both/nm+both/nh)
-}
+// unbiased is the variance of the logarithms, from that of a group which is worth n connections.
+func unbiased(variance, n float64) float64 { return variance*n/(n-1) + bucketError }
 
 // GeometricMeanUs is the geometric mean of the latencies, 0 without bursts.
 func (h Histogram) GeometricMeanUs() float64 {
@@ -152,7 +146,7 @@ func Compare(managed, holdout Histogram) Comparison {
 	if !(min(nm, nh) >= minConnections) { // or no number, of counters read while they change
 		return c
 	}
-	w := signals.HalfWidth(squaredError(mv, nm, hv, nh))
+	w := signals.HalfWidth(signals.SquaredError(unbiased(mv, nm), nm, unbiased(hv, nh), nh))
 	c.Low, c.High = math.Exp(m-h-w), math.Exp(m-h+w)
 	c.Verdict = verdict(c.Low, c.High)
 	return c

@@ -47,12 +47,10 @@ func (g *Group) add(x float64, others uint16) {
 	g.Squares += d * (x - g.Mean)
 }
 
-func (g *Group) effective() float64 { return signals.EffectiveSize(g.Samples, g.Weights) }
-
-// squaredError is the variance of the mean. Equal samples do not make it zero: a transfer's time is known to a per cent or so.
-func (g *Group) squaredError() float64 {
+// variance of the samples. Equal ones do not make it zero: a transfer's time is known to a per cent or so.
+func (g *Group) variance() float64 {
 	const clock = 0.01
-	return (g.Squares/(g.Samples-1) + clock*clock) / g.effective()
+	return g.Squares/(g.Samples-1) + clock*clock
 }
 
 // MbitPerSecond is the geometric mean of the rates; 0 without samples.
@@ -84,11 +82,17 @@ type Known struct {
 
 // Ratio of the times a byte takes, managed over held out, with its 95 % interval; zeros as long as there is too little to say.
 func (k *Known) Ratio() (ratio, low, high float64) {
-	if min(k.Managed.effective(), k.HeldOut.effective()) < minSamples {
+	m, h := &k.Managed, &k.HeldOut
+	if min(m.Samples, h.Samples) == 0 {
 		return 0, 0, 0
 	}
-	d := k.Managed.Mean - k.HeldOut.Mean
-	w := signals.HalfWidth(k.Managed.squaredError() + k.HeldOut.squaredError())
+	worth := min(signals.EffectiveSize(m.Samples, m.Weights)/m.Samples, signals.EffectiveSize(h.Samples, h.Weights)/h.Samples)
+	nm, nh := worth*m.Samples, worth*h.Samples
+	if min(nm, nh) < minSamples {
+		return 0, 0, 0
+	}
+	d := m.Mean - h.Mean
+	w := signals.HalfWidth(signals.SquaredError(m.variance(), nm, h.variance(), nh))
 	return math.Exp(d), math.Exp(d - w), math.Exp(d + w)
 }
 

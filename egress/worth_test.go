@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -140,6 +141,53 @@ func TestWorthByChance(t *testing.T) {
 		}
 		if worse > trials/20 {
 			t.Errorf("%s: %d of %d equal prefixes were judged", name, worse, trials)
+		}
+	}
+}
+
+// Nor where few are held out, who have met none yet of what is rare: a client far away that loads more than others, or a stall.
+func TestWorthByRareChance(t *testing.T) {
+	type connection struct {
+		Member
+		mean float64
+		left int // samples
+	}
+	for name, c := range map[string]struct {
+		spread float64
+		far    int // one in so many is ten times as slow and has 40 samples
+		stall  int // one sample in so many takes 20 times as long
+	}{"a client far away": {0.1, 200, math.MaxInt}, "stalls": {0.05, math.MaxInt, 30}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		judged, trials := 0, rung.Times(30, 300)
+		for range trials {
+			now := time.Unix(1e9, 0)
+			w, open := NewWorth(nil, now), map[uint32]*connection{}
+			for next := range uint32(50 * 60) {
+				p := &connection{Member{HeldOut: r.IntN(20) == 0}, c.spread * r.NormFloat64(), 1}
+				if open[next] = p; r.IntN(c.far) == 0 {
+					p.mean, p.left = p.mean+math.Log(10), 40
+				}
+				if next%50 != 49 {
+					continue
+				}
+				for _, id := range slices.Sorted(maps.Keys(open)) {
+					p, x := open[id], c.spread*r.NormFloat64()
+					if r.IntN(c.stall) == 0 {
+						x += math.Log(20)
+					}
+					w.Transfer(id, &p.Member, netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(p.mean+x)), now)
+					if p.left--; p.left == 0 {
+						delete(open, id)
+					}
+				}
+				if now = now.Add(sampleFor); len(w.Tick(now)) > 0 {
+					judged++
+					break
+				}
+			}
+		}
+		if judged > trials/20 {
+			t.Errorf("%s: %d of %d equal prefixes were judged", name, judged, trials)
 		}
 	}
 }

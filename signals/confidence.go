@@ -27,3 +27,11 @@ func HalfWidth(squaredError float64) float64 {
 	v := information + tuning
 	return math.Sqrt(v*math.Log(v/(tuning*alpha*alpha))) / information
 }
+
+// SquaredError is the variance of the difference of two groups' means, from the variance in each and how many connections each is worth: the larger of what comes of each
+// group's own spread and of the spread of both together. Of 15 connections held out, not one may have met what one in thirty does, as a timeout; their own spread would say that
+// they are that much faster.
+func SquaredError(a, na, b, nb float64) float64 {
+	both := (a*na + b*nb) / (na + nb)
+	return max(a/na+b/nb, both/na+both/nb)
+}

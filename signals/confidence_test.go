@@ -15,3 +15,18 @@ func TestHalfWidth(t *testing.T) {
 		t.Errorf("a difference of %.4f shows at a standard error of 5 %%, want 0.164", w)
 	}
 }
+
+func TestSquaredError(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		a, na, b, nb, want float64
+	}{
+		{"two alike", 3, 10, 3, 10, 3./10 + 3./10},
+		{"the smaller one seems all equal", 3, 300, 0, 15, 3 * 300. / 315 * (1./300 + 1./15)},
+		{"the larger one seems all equal", 0, 300, 3, 15, 3. / 15},
+	} {
+		if got := SquaredError(c.a, c.na, c.b, c.nb); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s: got %g, want %g", c.name, got, c.want)
+		}
+	}
+}
