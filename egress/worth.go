@@ -13,7 +13,7 @@ import (
 const (
 	// sampleFor is how long a connection's transfers are put together to one sample: they share client and line, and say little more than one of them.
 	sampleFor = 10 * time.Second
-	// minSamples of each group, by effective: with fewer, the mean of their logarithms is too far from a normal distribution.
+	// minSamples is how many connections each group must be worth: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minSamples = 10
 	// sameWithin is how much slower several exits may be and still count as equal.
 	sameWithin = 1.02
