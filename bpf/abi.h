@@ -66,6 +66,8 @@ struct plait_group {
 	__u64 connections;
 	__u64 bursts;
 	__u64 squares; /* sum over the connections of the square of how many bursts are theirs */
+	__s64 logs_squared; /* sum over the connections of the square of the sum of their bursts' logarithms (latency_log in measure.h) */
+	__s64 products; /* sum over the connections of that sum times how many the bursts are */
 	__u64 bytes;
 	__u64 buckets[PLAIT_LATENCY_BUCKETS];
 };

@@ -31,6 +31,14 @@ static __always_inline __u32 latency_bucket(__u64 us)
 	return min(octave * 4 + quarter, (__u32)PLAIT_LATENCY_BUCKETS - 1);
 }
 
+/* A bucket's middle as a logarithm: 32nds of an octave above 64 us * 2^8, which keeps the squares of sums over years of bursts within 64 bits. */
+static __always_inline __s32 latency_log(__u32 bucket)
+{
+	__s32 quarter = bucket & 3;
+
+	return ((__s32)(bucket >> 2) - 8) * 32 + 5 + quarter * 7 + (quarter ? 3 : 0);
+}
+
 static __always_inline void local_of(struct sock *sk, __u32 address[4])
 {
 	if (sk->__sk_common.skc_family == AF_INET6) {
@@ -53,6 +61,7 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	struct plait_latency *l;
 	struct plait_group *g;
 	__u32 bucket = latency_bucket(latency_us);
+	__s64 log = latency_log(bucket);
 
 	/* The application's choice and not chance has put it into its group, or nobody sees held-out ones like it begin a burst: MPTCP does not use tcp_sendmsg(). */
 	if (!sk || s->asked || is_subflow(sk))
@@ -77,10 +86,14 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 	if (s->counted_in != (__u32)l->entry) {
 		s->counted_in = l->entry;
 		s->counted = 0;
+		s->logs = 0;
 		__sync_fetch_and_add(&g->connections, 1);
 	}
 	__sync_fetch_and_add(&g->squares, 2 * (__u64)s->counted + 1); /* (n+1)^2 - n^2 */
+	__sync_fetch_and_add(&g->logs_squared, log * (2 * (__s64)s->logs + log));	     /* (x+l)^2 - x^2 */
+	__sync_fetch_and_add(&g->products, s->logs + ((__s64)s->counted + 1) * log); /* (n+1)(x+l) - nx */
 	s->counted++;
+	s->logs += log;
 	__sync_fetch_and_add(&g->bursts, 1);
 	__sync_fetch_and_add(&g->bytes, bytes);
 	if (bucket < PLAIT_LATENCY_BUCKETS)

@@ -69,6 +69,8 @@ type PlaitPlaitGroup struct {
 	Connections uint64
 	Bursts      uint64
 	Squares     uint64
+	LogsSquared int64
+	Products    int64
 	Bytes       uint64
 	Buckets     [96]uint64
 }

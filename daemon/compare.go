@@ -3,7 +3,6 @@ package daemon
 import (
 	"math"
 
-	"plait.dev/plait/bpf"
 	"plait.dev/plait/signals"
 )
 
@@ -14,7 +13,10 @@ type Histogram struct {
 	Connections uint64
 	// Squares is the sum, over the connections, of the square of how many of the bursts are theirs.
 	Squares uint64
-	Counts  []uint64
+	// LogsSquared and Products are the sums, over the connections, of the square of the sum of their bursts' logarithms, and of that sum times how many
+	// the bursts are. Logarithms are those of the kernel half: 32nds of an octave above 64 us * 2^8.
+	LogsSquared, Products int64
+	Counts                []uint64
 }
 
 // Verdict says how the managed connections fare against those on the system's default.
@@ -31,20 +33,16 @@ const (
 type Comparison struct {
 	// Ratio is 0 if a group has no burst: there is nothing to compare.
 	Ratio float64 `json:"ratio"`
-	// Low and High enclose the true ratio with 95 % confidence. Both are 0 as long as a group is worth fewer than minConnections.
+	// Low and High enclose the true ratio with 95 % confidence. Both are 0 as long as a group is worth fewer than ten connections.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 	// Verdict is Worse or Better when the whole interval is, by more than the groups' clocks may differ.
 	Verdict Verdict `json:"verdict"`
 }
 
-const (
-	// minConnections is how many connections each group must be worth: with fewer, the mean of their logarithms is too far from a normal distribution.
-	minConnections = 10
-	// sameWithin is how much the groups' latencies may differ by the way they are timed: bursts of held-out connections begin
-	// when the application writes, those of managed ones when the first packet leaves.
-	sameWithin = 1.02
-)
+// sameWithin is how much the groups' latencies may differ by the way they are timed: bursts of held-out connections begin
+// when the application writes, those of managed ones when the first packet leaves.
+const sameWithin = 1.02
 
 // bucketFloorUs is the least latency of bucket i: from 64 us, four steps of equal width to each doubling, as latency_bucket in
 // bpf/measure.h divides.
@@ -52,14 +50,21 @@ func bucketFloorUs(i int) float64 {
 	return math.Ldexp(float64(16*(4+i%4)), i/4)
 }
 
-// bucketLogs are the logarithms of the latencies all bursts of a bucket are taken to have: the middle, on the logarithmic scale. It
-// errs by 12 % at most, in both groups alike. To compute them for each destination would take most of a comparison's time.
-var bucketLogs = func() (logs [len(bpf.Group{}.Buckets)]float64) {
-	for i := range logs {
-		logs[i] = (math.Log(bucketFloorUs(i)) + math.Log(bucketFloorUs(i+1))) / 2
-	}
-	return logs
-}()
+// step is what the kernel half counts logarithms in, and middle the logarithm 0.
+const (
+	octave = 32
+	step   = math.Ln2 / octave
+	middle = 8 * octave
+)
+
+// bucketLog is the logarithm all bursts of a bucket are taken to have, as latency_log in bpf/measure.h: within 1.2 % of the middle of the bucket on the logarithmic scale. It
+// errs by 13 % at most, in both groups alike.
+func bucketLog(i int) int {
+	return i/4*octave + [4]int{5, 15, 22, 29}[i%4] - middle
+}
+
+// latencyUs is the latency with this natural logarithm.
+func latencyUs(log float64) float64 { return bucketFloorUs(0) * math.Exp(log+step*middle) }
 
 // Bursts is how many latencies were counted.
 func (h Histogram) Bursts() uint64 {
@@ -70,39 +75,24 @@ func (h Histogram) Bursts() uint64 {
 	return n
 }
 
-// moments are the mean and the variance of the logarithms of the latencies in us; zero without bursts.
-func (h Histogram) moments() (mean, variance float64) {
-	n := float64(h.Bursts())
-	if n == 0 {
-		return 0, 0
-	}
+// sums are those of the logarithms, as natural ones.
+func (h Histogram) sums() signals.Group {
+	var total float64
 	for i, c := range h.Counts {
-		mean += float64(c) / n * bucketLogs[i]
+		total += float64(c) * float64(bucketLog(i))
 	}
-	for i, c := range h.Counts {
-		d := bucketLogs[i] - mean
-		variance += float64(c) / n * d * d
+	return signals.Group{
+		Connections: float64(h.Connections), Samples: float64(h.Bursts()), SamplesSquared: float64(h.Squares),
+		Total: step * total, TotalsSquared: step * step * float64(h.LogsSquared), Products: step * float64(h.Products),
 	}
-	return mean, variance
 }
-
-func (h Histogram) effective() float64 {
-	return signals.EffectiveSize(float64(h.Bursts()), float64(h.Squares))
-}
-
-// bucketError is the variance within a bucket, as a logarithm: that of what is spread evenly over its width. So equal buckets do not make an error zero.
-var bucketError = math.Pow(math.Log(bucketFloorUs(1)/bucketFloorUs(0)), 2) / 12
-
-// unbiased is the variance of the logarithms, from that of a group which is worth n connections.
-func unbiased(variance, n float64) float64 { return variance*n/(n-1) + bucketError }
 
 // GeometricMeanUs is the geometric mean of the latencies, 0 without bursts.
 func (h Histogram) GeometricMeanUs() float64 {
 	if h.Bursts() == 0 {
 		return 0
 	}
-	mean, _ := h.moments()
-	return math.Exp(mean)
+	return latencyUs(h.sums().Mean())
 }
 
 // QuantileUs is the latency that a share q, from 0 to 1, of the bursts does not exceed; 0 without bursts. Within a bucket the
@@ -130,24 +120,23 @@ func verdict(low, high float64) Verdict {
 	return Unclear
 }
 
+// bucketNoise is the variance within a bucket, of what is spread evenly over its width, the widest one's. So equal buckets do not make an error zero.
+var bucketNoise = math.Pow(math.Log(bucketFloorUs(1)/bucketFloorUs(0)), 2) / 12
+
 // Compare compares the latencies of managed with those of held-out connections to the same destinations. It works on
-// logarithms: latencies are products, and one slow burst must not outweigh a hundred. Chance decides who is held out, so what a connection is worth is that of the group
-// where it is worth less: the smaller one may have none yet of the few that have most bursts.
+// logarithms: latencies are products, and one slow burst must not outweigh a hundred.
 func Compare(managed, holdout Histogram) Comparison {
 	c := Comparison{Verdict: Unclear}
 	if managed.Bursts() == 0 || holdout.Bursts() == 0 {
 		return c
 	}
-	m, mv := managed.moments()
-	h, hv := holdout.moments()
-	c.Ratio = math.Exp(m - h)
-	worth := min(managed.effective()/float64(managed.Connections), holdout.effective()/float64(holdout.Connections))
-	nm, nh := worth*float64(managed.Connections), worth*float64(holdout.Connections)
-	if !(min(nm, nh) >= minConnections) { // or no number, of counters read while they change
+	m, h := managed.sums(), holdout.sums()
+	c.Ratio = math.Exp(m.Mean() - h.Mean())
+	low, high, ok := signals.Interval(m, h, bucketNoise)
+	if !ok {
 		return c
 	}
-	w := signals.HalfWidth(signals.SquaredError(unbiased(mv, nm), nm, unbiased(hv, nh), nh))
-	c.Low, c.High = math.Exp(m-h-w), math.Exp(m-h+w)
+	c.Low, c.High = math.Exp(low), math.Exp(high)
 	c.Verdict = verdict(c.Low, c.High)
 	return c
 }

@@ -32,34 +32,47 @@ func counts(of map[int]uint64) []uint64 {
 	return c
 }
 
+// oneEach is a group of connections with one burst each.
+func oneEach(of map[int]uint64) Histogram {
+	h := Histogram{Counts: counts(of)}
+	for i, n := range of {
+		x := int64(bucketLog(i))
+		h.Connections += n
+		h.LogsSquared += x * x * int64(n)
+		h.Products += x * int64(n)
+	}
+	h.Squares = h.Connections
+	return h
+}
+
+// evenly is a group of connections with equally many bursts each, all in one bucket.
+func evenly(connections, bursts uint64, bucket int) Histogram {
+	x := int64(bucketLog(bucket)) * int64(bursts)
+	return Histogram{Connections: connections, Squares: connections * bursts * bursts, LogsSquared: int64(connections) * x * x, Products: int64(connections*bursts) * x,
+		Counts: counts(map[int]uint64{bucket: connections * bursts})}
+}
+
 func TestHistogramByHand(t *testing.T) {
 	// 3 bursts in 64 to 80 us, 1 in 128 to 160 us.
-	h := Histogram{Connections: 2, Squares: 2*2 + 2*2, Counts: counts(map[int]uint64{0: 3, 4: 1})}
-	a, b := math.Sqrt(64*80), math.Sqrt(128*160)
-	near(t, "geometric mean", h.GeometricMeanUs(), math.Pow(a*a*a*b, 0.25))
-	// b is 2a, so the logarithms differ by ln 2; three of four are 1/4 of it below the mean, one is 3/4 above.
-	_, variance := h.moments()
-	near(t, "variance", variance, math.Ln2*math.Ln2*(3*1./16+9./16)/4)
+	h := Histogram{Counts: counts(map[int]uint64{0: 3, 4: 1})}
+	// The latter is an octave longer, a quarter of the bursts.
+	near(t, "geometric mean", h.GeometricMeanUs(), 64*math.Exp2(5./32+0.25))
 	// 2 of 4 bursts are 2/3 through the first bucket, 3.8 of 4 are 0.8 through the other.
 	near(t, "p50", h.QuantileUs(0.5), 64*math.Pow(80./64, 2./3))
 	near(t, "p95", h.QuantileUs(0.95), 128*math.Pow(160./128, 0.8))
-	// 4 bursts of 2 connections count as 2, so the variance of one is twice that of the counts.
-	width := math.Log(1.25)
-	near(t, "variance", unbiased(variance, 2), variance*2/1+width*width/12)
 }
 
-func TestEffective(t *testing.T) {
-	for _, c := range []struct {
-		bursts, squares uint64
-		want            float64
-	}{{10, 10 * 1, 10}, {1000, 10 * 100 * 100, 10}, {1090, 1000*1000 + 90*1, 1090. * 1090 / 1000090}, {5, 0, 25}, {0, 5, 0}, {0, 0, 0}} {
-		h := Histogram{Connections: 1000, Squares: c.squares, Counts: []uint64{c.bursts}}
-		near(t, "effective", h.effective(), c.want)
+// The logarithm of a bucket is near that of its middle.
+func TestBucketLog(t *testing.T) {
+	for i := range 95 {
+		if got, want := latencyUs(step*float64(bucketLog(i))), math.Sqrt(bucketFloorUs(i)*bucketFloorUs(i+1)); math.Abs(math.Log(got/want)) > 0.012 {
+			t.Errorf("bucket %d stands for %.1f us, its middle is %.1f", i, got, want)
+		}
 	}
 }
 
 func TestCompareEmpty(t *testing.T) {
-	full := Histogram{Connections: 1000, Squares: 1000, Counts: counts(map[int]uint64{40: 1000})}
+	full := evenly(1000, 1, 40)
 	none := Histogram{Counts: make([]uint64, 96)}
 	for _, c := range []Comparison{Compare(none, full), Compare(full, none), Compare(none, none), Compare(Histogram{}, Histogram{})} {
 		if c != (Comparison{Verdict: Unclear}) {
@@ -73,21 +86,21 @@ func TestCompareEmpty(t *testing.T) {
 
 // A ratio is told at once, an interval from ten connections on, however many bursts there are.
 func TestCompareFewConnections(t *testing.T) {
-	slow := Histogram{Connections: 9, Squares: 9 * 10000 * 10000, Counts: counts(map[int]uint64{48: 90000})}
-	fast := Histogram{Connections: 1000, Squares: 1000 * 90 * 90, Counts: counts(map[int]uint64{40: 90000})}
+	slow, fast := evenly(9, 90, 48), evenly(1000, 90, 40)
 	c := Compare(slow, fast)
 	near(t, "ratio", c.Ratio, 4)
 	if c.Low != 0 || c.High != 0 || c.Verdict != Unclear {
 		t.Errorf("9 connections: %+v, want no interval", c)
 	}
-	slow.Connections, slow.Squares = 10, 10*9000*9000
+	slow = evenly(10, 90, 48)
 	if c := Compare(slow, fast); c.Verdict != Worse || c.Low < 2 || c.Low > 4 || c.High < 4 {
 		t.Errorf("10 connections, four times as slow: %+v, want worse", c)
 	}
 	if c := Compare(fast, slow); c.Verdict != Better {
 		t.Errorf("four times as fast: %+v, want better", c)
 	}
-	few := Histogram{Connections: 10, Squares: 10 * 9000 * 9000, Counts: counts(map[int]uint64{48: 1})} // counters read while they change
+	few := evenly(10, 90, 48) // counters read while they change
+	few.Counts = counts(map[int]uint64{48: 1})
 	if c := Compare(few, fast); c.Low != 0 || c.Verdict != Unclear {
 		t.Errorf("one burst: %+v, want no interval", c)
 	}
@@ -95,8 +108,7 @@ func TestCompareFewConnections(t *testing.T) {
 
 // Of few held out, not one may have met what one burst in thirty does.
 func TestCompareTimeouts(t *testing.T) {
-	managed := Histogram{Connections: 300, Squares: 300, Counts: counts(map[int]uint64{40: 290, 67: 10})} // 67 is 108 times as long
-	holdout := Histogram{Connections: 15, Squares: 15, Counts: counts(map[int]uint64{40: 15})}
+	managed, holdout := oneEach(map[int]uint64{40: 290, 67: 10}), oneEach(map[int]uint64{40: 15}) // 67 is 108 times as long
 	if c := Compare(managed, holdout); c.Verdict != Unclear || c.Low <= 0 {
 		t.Errorf("%+v, want unclear, with an interval: of 15 like the others none does with a chance of 60 %%", c)
 	}
@@ -163,10 +175,19 @@ var slow = clients{func(r *rand.Rand) int {
 	return 1
 }, func(r *rand.Rand, bursts int) float64 { return 0.1*r.NormFloat64() + math.Log(10)*float64(bursts/50) }, normal(0.1), 19}
 
+// far have one burst, and one in a hundred has 11 of them and is ten times as far away. Half are held out.
+var far = clients{func(r *rand.Rand) int {
+	if r.IntN(100) == 0 {
+		return 11
+	}
+	return 1
+}, func(r *rand.Rand, bursts int) float64 { return 0.1*r.NormFloat64() + math.Log(10)*float64(bursts/11) }, normal(0.1), 1}
+
 // client is a connection that is open.
 type client struct {
 	median float64 // as a logarithm
 	sent   uint64
+	logs   int64
 	bursts int
 	group  *Histogram
 }
@@ -190,9 +211,13 @@ func trial(seed uint64, ratio float64, connections int, of clients) (verdict Ver
 			comes(&holdout, 1)
 		}
 		for _, c := range open {
+			b := bucket(math.Exp(c.median + of.burst(r, c.bursts)))
+			log := int64(bucketLog(b))
 			c.group.Squares += 2*c.sent + 1
-			c.sent++
-			c.group.Counts[bucket(math.Exp(c.median+of.burst(r, c.bursts)))]++
+			c.group.LogsSquared += log * (2*c.logs + log)
+			c.group.Products += c.logs + int64(c.sent+1)*log
+			c.group.Counts[b]++
+			c.sent, c.logs = c.sent+1, c.logs+log
 		}
 		open = slices.DeleteFunc(open, func(c *client) bool { return c.sent == uint64(c.bursts) })
 		if i%25 != 0 {
@@ -220,7 +245,7 @@ func TestCompareKnownTruth(t *testing.T) {
 		want  Verdict
 		most  int // connections
 	}{{"spread", spread, 1, Unclear, 2500}, {"spread", spread, 1.3, Worse, 2500}, {"spread", spread, 1 / 1.3, Better, 2500}, {"lasting", lasting, 1, Unclear, 1000},
-		{"timing out", timingOut, 1, Unclear, 2500}, {"slow", slow, 1, Unclear, 2500}} {
+		{"timing out", timingOut, 1, Unclear, 2500}, {"slow", slow, 1, Unclear, 2500}, {"far", far, 1, Unclear, 1000}} {
 		wrong, missed, slowest := 0, 0, 0
 		for seed := range uint64(trials) {
 			got, after, miss := trial(seed, c.ratio, c.most, c.of)

@@ -94,6 +94,13 @@ func TestForgottenDestination(t *testing.T) {
 		if m := l.Managed; m.Connections != 1 || m.Bursts != n || m.Squares != n*n {
 			t.Errorf("%d connections, %d bursts, %d squares of their numbers, want 1, %d and %d", m.Connections, m.Bursts, m.Squares, n, n*n)
 		}
+		var logs int64
+		for i, k := range l.Managed.Buckets {
+			logs += int64(k) * int64(bucketLog(i))
+		}
+		if m := l.Managed; m.LogsSquared != logs*logs || m.Products != int64(n)*logs {
+			t.Errorf("logarithms squared %d, times bursts %d, want %d and %d", m.LogsSquared, m.Products, logs*logs, int64(n)*logs)
+		}
 		h.must(latencies.Delete(key)) // as the kernel does
 	}
 }

@@ -32,11 +32,10 @@ type choice struct {
 	moved     bool                  // so much leaves by other exits than the best path's that new connections begin without them
 	turned    map[string]time.Time  // when they became so, or were no longer
 	quickest  map[netip.Addr]quickExit
-	groups    groups
 }
 
 func newChoice(c *Egress, worth *egress.Worth) choice {
-	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, groups: groups{young: map[uint32]egress.Member{}}, trials: map[netip.Addr]string{}, quickest: map[netip.Addr]quickExit{}}
+	ch := choice{worth: worth, full: map[string]bool{}, turned: map[string]time.Time{}, trials: map[netip.Addr]string{}, quickest: map[netip.Addr]quickExit{}}
 	ch.services = services{numbers: map[uint64]uint32{}, byCgroup: map[uint32]uint32{}}
 	ch.become(c)
 	return ch
@@ -266,7 +265,6 @@ func (x *exits) reconsider(ctx context.Context, now time.Time) {
 		prefixes = append(prefixes, d.Prefix)
 		x.say(inWords(d))
 	}
-	x.groups.forget(now)
 	clients := x.services.newcomers()
 	x.mu.Unlock()
 	clients = slices.Concat(clients, x.spare(now), x.share(ctx, now), x.requicken(now))

@@ -313,7 +313,8 @@ func TestMemory(t *testing.T) {
 	if x.remember() != nil {
 		t.Error("something is known before the first process")
 	}
-	x.worth.Transfer(1, &egress.Member{}, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, 1<<20, 1e6, time.Now())
+	x.worth.Join(1, false)
+	x.worth.Transfer(1, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, 1<<20, 1e6, time.Now())
 	x.worth.Tick(time.Now().Add(time.Minute))
 	x.keep()
 	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {
@@ -324,26 +325,6 @@ func TestMemory(t *testing.T) {
 	}
 	if k := x.remember(); k != nil {
 		t.Errorf("remembered %+v of nonsense", k)
-	}
-}
-
-// A connection keeps its group while it is used, and for a while after that.
-func TestGroupsForget(t *testing.T) {
-	g, now := groups{young: map[uint32]egress.Member{}, began: time.Unix(1e9, 0)}, time.Unix(1e9, 0)
-	for i, want := range []bool{true, true, true, true, false} {
-		if g.put(1, egress.Member{}, true); i == 0 {
-			g.put(2, egress.Member{}, false)
-		}
-		g.forget(now.Add(time.Duration(i) * groupFor * 3 / 5))
-		if _, is := g.of(2); is != want {
-			t.Errorf("after %d steps the connection nobody uses is known: %v", i, is)
-		}
-		if m, is := g.of(1); !is || !m.HeldOut {
-			t.Errorf("after %d steps: %v, %+v of the connection in use", i, is, m)
-		}
-	}
-	if g.leave(1); len(g.young) > 0 {
-		t.Errorf("%v are known after the end", g.young)
 	}
 }
 

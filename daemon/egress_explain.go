@@ -104,7 +104,7 @@ func (x *exits) known() []KnownStatus {
 	slices.SortFunc(known, egress.ByPrefix)
 	out := []KnownStatus{}
 	for _, k := range known {
-		one := KnownStatus{Prefix: k.Prefix, Strategy: k.Strategy, ManagedMbps: k.Managed.MbitPerSecond(), HeldOutMbps: k.HeldOut.MbitPerSecond(),
+		one := KnownStatus{Prefix: k.Prefix, Strategy: k.Strategy, ManagedMbps: egress.MbitPerSecond(k.Managed), HeldOutMbps: egress.MbitPerSecond(k.HeldOut),
 			Managed: k.Managed.Samples, HeldOut: k.HeldOut.Samples, OneUntil: k.OneUntil}
 		one.Ratio, one.Low, one.High = k.Ratio()
 		out = append(out, one)

@@ -64,7 +64,8 @@ func (x *exits) carryMany(b *testing.B) {
 	x.plan.Apply(told)
 	long := time.Now().Add(-time.Minute)
 	for i := range 10_000 {
-		x.worth.Transfer(uint32(i), &egress.Member{}, nth(i), egress.Throughput, 1<<20, 1e6, long)
+		x.worth.Join(uint32(i), false)
+		x.worth.Transfer(uint32(i), nth(i), egress.Throughput, 1<<20, 1e6, long)
 	}
 	x.worth.Tick(time.Now())
 	ctx, stop := context.WithCancel(b.Context())

@@ -392,7 +392,6 @@ func TestForgetsWithoutFlows(t *testing.T) {
 	now := time.Now()
 	network := netip.MustParsePrefix("2001:db8:c::/48")
 	x.worth = egress.NewWorth([]egress.Known{{Prefix: network, Strategy: egress.Latency, OneUntil: now.Add(2 * time.Second), Rest: time.Hour}}, now)
-	x.groups.old, x.groups.began = map[uint32]egress.Member{1: {}}, now.Add(-groupFor)
 	x.quickest[chooser] = quickExit{"b", now.Add(-time.Hour)}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -402,7 +401,6 @@ func TestForgetsWithoutFlows(t *testing.T) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		_, quick := x.quickest[chooser]
-		_, is := x.groups.of(1)
-		return !is && !quick && !x.worth.One(network, egress.Latency)
+		return !quick && !x.worth.One(network, egress.Latency)
 	})
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -124,7 +123,7 @@ func histogramMetric(counts []uint64, group string) prometheus.Metric {
 			buckets[bucketFloorUs(i)/1e6] = upTo
 		}
 		upTo += n
-		sum += float64(n) * math.Exp(bucketLogs[i]) / 1e6
+		sum += float64(n) * latencyUs(step*float64(bucketLog(i))) / 1e6
 	}
 	return prometheus.MustNewConstHistogram(describeLatency, upTo, sum, buckets, group)
 }

@@ -32,7 +32,7 @@ func prefixOf(k bpf.Prefix) netip.Prefix {
 }
 
 func group(g *bpf.Group) Group {
-	return NewGroup(Histogram{Connections: g.Connections, Squares: g.Squares, Counts: slices.Clone(g.Buckets[:])}, g.Bytes)
+	return NewGroup(Histogram{g.Connections, g.Squares, g.LogsSquared, g.Products, slices.Clone(g.Buckets[:])}, g.Bytes)
 }
 
 // compare puts the two groups of every destination and policy side by side.

@@ -47,9 +47,11 @@ func (h *host) slower(prefix netip.Prefix, policy uint8) {
 func (h *host) slowerIn(m *ebpf.Map, prefix netip.Prefix, policy uint8) {
 	h.Helper()
 	const connections, bursts, bucket = 500, 5000, 40
-	one := bpf.Group{Connections: connections, Bursts: bursts, Squares: bursts * bursts / connections}
-	l := bpf.Latency{Managed: one, Holdout: one}
-	l.Managed.Buckets[bucket+4], l.Holdout.Buckets[bucket] = bursts, bursts // four buckets are a doubling
+	of := func(bucket int) bpf.Group {
+		h := evenly(connections, bursts/connections, bucket)
+		return bpf.Group{Connections: h.Connections, Bursts: bursts, Squares: h.Squares, LogsSquared: h.LogsSquared, Products: h.Products, Buckets: [len(bpf.Group{}.Buckets)]uint64(h.Counts)}
+	}
+	l := bpf.Latency{Managed: of(bucket + 4), Holdout: of(bucket)} // four buckets are a doubling
 	h.must(m.Put(bpf.Prefix{Address: prefix.Addr().As16(), Policy: policy}, l))
 }
 

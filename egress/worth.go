@@ -13,8 +13,6 @@ import (
 const (
 	// sampleFor is how long a connection's transfers are put together to one sample: they share client and line, and say little more than one of them.
 	sampleFor = 10 * time.Second
-	// minSamples is how many connections each group must be worth: with fewer, the mean of their logarithms is too far from a normal distribution.
-	minSamples = 10
 	// sameWithin is how much slower several exits may be and still count as equal.
 	sameWithin = 1.02
 	// worthIt is how much of the time several exits have to save, or they are only a burden on links that others use.
@@ -26,48 +24,25 @@ const (
 	trialFor = 24 * time.Hour
 	// mostKnown is how many prefixes are remembered; those nothing was sent to for longest are forgotten.
 	mostKnown = 10_000
+	// clock is the standard deviation of a transfer's time that equal ones do not show, as a share: it is known to a per cent or so.
+	clock = 0.01
 )
 
-// Group is what was measured of a group of connections: the logarithm of the time a byte took, in us.
-type Group struct {
-	Samples float64 `json:"samples"`
-	Mean    float64 `json:"mean"`
-	// Squares is the sum of squared differences from the mean.
-	Squares float64 `json:"squares"`
-	// Weights is the sum, over the connections, of the square of how many samples are theirs.
-	Weights float64 `json:"weights"`
-}
-
-// add takes in a sample of a connection that has had others.
-func (g *Group) add(x float64, others uint16) {
-	g.Samples++
-	g.Weights += 2*float64(others) + 1 // (n+1)^2 - n^2
-	d := x - g.Mean
-	g.Mean += d / g.Samples
-	g.Squares += d * (x - g.Mean)
-}
-
-// variance of the samples. Equal ones do not make it zero: a transfer's time is known to a per cent or so.
-func (g *Group) variance() float64 {
-	const clock = 0.01
-	return g.Squares/(g.Samples-1) + clock*clock
-}
-
-// MbitPerSecond is the geometric mean of the rates; 0 without samples.
-func (g *Group) MbitPerSecond() float64 {
+// MbitPerSecond is the geometric mean of a group's rates; 0 without samples.
+func MbitPerSecond(g signals.Group) float64 {
 	if g.Samples == 0 {
 		return 0
 	}
-	return 8 / math.Exp(g.Mean)
+	return 8 / math.Exp(g.Mean())
 }
 
 // Known is what is known of the clients in a prefix: whether a service's strategy serves them better than BGP's best path alone.
 type Known struct {
 	Prefix   netip.Prefix `json:"prefix"`
 	Strategy Strategy     `json:"strategy"`
-	// Managed connections are under the strategy, HeldOut ones have the best path alone.
-	Managed Group `json:"managed"`
-	HeldOut Group `json:"held_out"`
+	// Managed connections are under the strategy, HeldOut ones have the best path alone. A sample is the logarithm of the time a byte took, in us.
+	Managed signals.Group `json:"managed"`
+	HeldOut signals.Group `json:"held_out"`
 	// Since is when that began.
 	Since time.Time `json:"since,omitzero"`
 	// OneUntil is when the strategy is tried again; the zero time: it is in force.
@@ -82,18 +57,11 @@ type Known struct {
 
 // Ratio of the times a byte takes, managed over held out, with its 95 % interval; zeros as long as there is too little to say.
 func (k *Known) Ratio() (ratio, low, high float64) {
-	m, h := &k.Managed, &k.HeldOut
-	if min(m.Samples, h.Samples) == 0 {
+	low, high, ok := signals.Interval(k.Managed, k.HeldOut, clock*clock)
+	if !ok {
 		return 0, 0, 0
 	}
-	worth := min(signals.EffectiveSize(m.Samples, m.Weights)/m.Samples, signals.EffectiveSize(h.Samples, h.Weights)/h.Samples)
-	nm, nh := worth*m.Samples, worth*h.Samples
-	if min(nm, nh) < minSamples {
-		return 0, 0, 0
-	}
-	d := m.Mean - h.Mean
-	w := signals.HalfWidth(signals.SquaredError(m.variance(), nm, h.variance(), nh))
-	return math.Exp(d), math.Exp(d - w), math.Exp(d + w)
+	return math.Exp(k.Managed.Mean() - k.HeldOut.Mean()), math.Exp(low), math.Exp(high)
 }
 
 // Verdict in words if the clients are better off with one exit; else empty.
@@ -116,7 +84,7 @@ func (k *Known) worthwhile() bool {
 
 // begin compares anew, from a time on.
 func (k *Known) begin(at time.Time) {
-	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, Group{}, Group{}
+	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, signals.Group{}, signals.Group{}
 	k.trial++
 }
 
@@ -125,27 +93,20 @@ type knownKey struct {
 	strategy Strategy
 }
 
-// Member is a connection that is compared. It is small, for there may be millions.
-type Member struct {
-	HeldOut bool // it has the best path alone
-	trial   uint8
-	samples uint16 // that it has had in that trial; no more are counted than there is room for, after a week
-}
-
 // sampled are a connection's transfers of some seconds.
 type sampled struct {
 	of        knownKey
 	heldOut   bool
-	trial     uint8  // it is of
-	others    uint16 // samples the connection has had before
+	trial     uint8 // it is of
 	since     time.Time
 	bytes, us float64
 }
 
 // Worth finds out for which client prefixes strategies are worth it. It is for one goroutine at a time.
 type Worth struct {
-	known map[knownKey]*Known
-	open  map[uint32]*sampled // by connection
+	known   map[knownKey]*Known
+	open    map[uint32]*sampled // by connection
+	members members
 }
 
 // earlier of two times.
@@ -158,11 +119,11 @@ func earlier(a, b time.Time) time.Time {
 
 // NewWorth returns what a process before this one found out. Its clock may have been ahead: nothing that it wrote lasts longer than it could have from now on.
 func NewWorth(before []Known, now time.Time) *Worth {
-	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}}
+	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}, members{young: map[uint32]member{}}}
 	for _, k := range before {
 		k.Rest = min(max(k.Rest, 0), mostRest)
-		if k.Managed.Weights < k.Managed.Samples || k.HeldOut.Weights < k.HeldOut.Samples { // written by a plait that did not count them
-			k.Managed, k.HeldOut = Group{}, Group{}
+		if k.Managed.SamplesSquared < k.Managed.Samples || k.HeldOut.SamplesSquared < k.HeldOut.Samples { // written by a plait that did not count them
+			k.Managed, k.HeldOut = signals.Group{}, signals.Group{}
 		}
 		k.Since, k.Last, k.OneUntil = earlier(k.Since, now), earlier(k.Last, now), earlier(k.OneUntil, now.Add(k.Rest))
 		w.known[knownKey{k.Prefix, k.Strategy}] = &k
@@ -193,8 +154,25 @@ func (w *Worth) One(prefix netip.Prefix, s Strategy) bool {
 	return k != nil && !k.OneUntil.IsZero()
 }
 
-// Transfer takes in how long a connection took for some bytes.
-func (w *Worth) Transfer(connection uint32, m *Member, prefix netip.Prefix, s Strategy, bytes, us uint32, now time.Time) {
+// Join has a connection compared from now on, with the managed or the held-out ones.
+func (w *Worth) Join(connection uint32, heldOut bool) { w.members.join(connection, heldOut) }
+
+// Leave has it compared no more. What was measured of it stays.
+func (w *Worth) Leave(connection uint32) { w.members.leave(connection) }
+
+// Compares says whether a connection is compared.
+func (w *Worth) Compares(connection uint32) bool {
+	_, is := w.members.of(connection)
+	return is
+}
+
+// Transfer takes in how long a connection that is compared took for some bytes.
+func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, bytes, us uint32, now time.Time) {
+	m, is := w.members.of(connection)
+	if !is {
+		return
+	}
+	w.members.join(connection, m.heldOut) // in the younger generation
 	var trial uint8
 	if k := w.known[knownKey{prefix, s}]; k != nil {
 		if now.Before(k.Since) {
@@ -203,20 +181,16 @@ func (w *Worth) Transfer(connection uint32, m *Member, prefix netip.Prefix, s St
 		trial = k.trial
 	}
 	o := w.open[connection]
-	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.HeldOut || o.trial != trial {
-		if m.trial != trial {
-			m.trial, m.samples = trial, 0
-		}
-		o = &sampled{of: knownKey{prefix, s}, heldOut: m.HeldOut, trial: trial, others: m.samples, since: now}
-		m.samples = max(m.samples, m.samples+1) // not beyond the last
+	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.heldOut || o.trial != trial {
+		o = &sampled{of: knownKey{prefix, s}, heldOut: m.heldOut, trial: trial, since: now}
 		w.open[connection] = o
 	}
 	o.bytes += float64(bytes)
 	o.us += float64(us)
 }
 
-// fold takes in a sample. While a prefix stays with one exit there is nothing to compare.
-func (w *Worth) fold(o *sampled, now time.Time) {
+// fold takes in a connection's sample. While a prefix stays with one exit there is nothing to compare.
+func (w *Worth) fold(connection uint32, o *sampled, now time.Time) {
 	k := w.known[o.of]
 	if k == nil {
 		k = &Known{Prefix: o.of.prefix, Strategy: o.of.strategy, Since: o.since}
@@ -230,7 +204,19 @@ func (w *Worth) fold(o *sampled, now time.Time) {
 	if o.heldOut {
 		g = &k.HeldOut
 	}
-	g.add(math.Log(o.us/o.bytes), o.others)
+	m, is := w.members.of(connection)
+	if m.trial != o.trial || m.heldOut != o.heldOut {
+		m = member{heldOut: m.heldOut, trial: o.trial}
+	}
+	if m.samples == math.MaxUint16 {
+		return
+	}
+	sum := m.sum + float32(math.Log(o.us/o.bytes)) // what it is rounded to: the sums of squares are of that
+	g.Add(float64(sum)-float64(m.sum), float64(m.samples), float64(m.sum))
+	if is && m.heldOut == o.heldOut {
+		m.samples, m.sum = m.samples+1, sum
+		w.members.young[connection] = m
+	}
 }
 
 // forget makes room where too many prefixes are known.
@@ -266,7 +252,7 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 	touched := map[*Known]bool{}
 	for connection, o := range w.open {
 		if now.Sub(o.since) >= sampleFor {
-			w.fold(o, now)
+			w.fold(connection, o, now)
 			touched[w.known[o.of]] = true
 			delete(w.open, connection)
 		}
@@ -287,5 +273,6 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 		}
 	}
 	w.forget()
+	w.members.forget(now)
 	return changes
 }

@@ -10,15 +10,25 @@ import (
 	"time"
 
 	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/signals"
 )
+
+// begin has a new connection compared.
+func (w *Worth) begin(connection uint32, heldOut bool) {
+	w.Leave(connection)
+	w.Join(connection, heldOut)
+}
 
 // feed gives n new connections of each group a transfer of a megabyte, whose times spread by a fifth, and lets their samples end.
 func feed(w *Worth, prefix netip.Prefix, s Strategy, n int, managedUs, heldOutUs float64, now *time.Time) (changes []Decision) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		spread := func(us float64) uint32 { return uint32(us * math.Exp(0.2*r.NormFloat64())) }
-		w.Transfer(uint32(2*i), &Member{}, prefix, s, 1<<20, spread(managedUs), *now)
-		w.Transfer(uint32(2*i+1), &Member{HeldOut: true}, prefix, s, 1<<20, spread(heldOutUs), *now)
+		for k, us := range []float64{managedUs, heldOutUs} {
+			id := uint32(2*i + k)
+			w.begin(id, k == 1)
+			w.Transfer(id, prefix, s, 1<<20, spread(us), *now)
+		}
 	}
 	*now = now.Add(sampleFor)
 	return w.Tick(*now)
@@ -94,43 +104,41 @@ func TestWorthChanges(t *testing.T) {
 
 // A comparison that begins anew has nothing of the one before: neither what was under way then, nor how many samples its connection had had.
 func TestWorthAnew(t *testing.T) {
-	prefix, now, lasts := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0), Member{}
+	prefix, now := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0)
 	const connection = 1 << 20
 	w := NewWorth(nil, now)
+	w.Join(connection, false)
 	for range 60 {
-		w.Transfer(connection, &lasts, prefix, Throughput, 1<<20, 0.7e6, now)
+		w.Transfer(connection, prefix, Throughput, 1<<20, 0.7e6, now)
 		feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now)
 	}
 	now = now.Add(trialFor)
-	w.Transfer(connection, &lasts, prefix, Throughput, 1<<20, 0.7e6, now.Add(sampleFor/2))
+	w.Transfer(connection, prefix, Throughput, 1<<20, 0.7e6, now.Add(sampleFor/2))
 	if feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 0 {
 		t.Fatalf("it did not begin anew: %+v", w.Known())
 	}
-	if feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 20 || w.Known()[0].Managed.Weights != 20 {
-		t.Errorf("20 connections with a sample each are %v samples, weights %v", w.Known()[0].Managed.Samples, w.Known()[0].Managed.Weights)
+	if feed(w, prefix, Throughput, 20, 0.7e6, 1e6, &now); w.Known()[0].Managed.Samples != 20 || w.Known()[0].Managed.SamplesSquared != 20 {
+		t.Errorf("20 connections with a sample each are %v samples, the squares of their numbers %v", w.Known()[0].Managed.Samples, w.Known()[0].Managed.SamplesSquared)
 	}
 }
 
 // By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at, and however few connections
 // have most of the samples: each has a client and a line of its own.
 func TestWorthByChance(t *testing.T) {
-	type connection struct {
-		Member
-		mean float64
-	}
 	for name, c := range map[string]struct{ lasting, others int }{"new": {0, 10}, "lasting": {40, 0}, "a few lasting": {2, 10}} {
 		r := rand.New(rand.NewPCG(3, 4))
 		worse, trials := 0, rung.Times(60, 300)
 		for range trials {
 			now := time.Unix(1e9, 0)
 			w := NewWorth(nil, now)
-			connections := make([]connection, c.lasting+c.others)
+			means := make([]float64, c.lasting+c.others)
 			for round := range 60 {
-				for i := range connections {
-					if p := &connections[i]; round == 0 || i >= c.lasting {
-						*p = connection{Member: Member{HeldOut: i%2 == 0}, mean: 0.5 * r.NormFloat64()}
+				for i := range means {
+					if round == 0 || i >= c.lasting {
+						w.begin(uint32(i), i%2 == 0)
+						means[i] = 0.5 * r.NormFloat64()
 					}
-					w.Transfer(uint32(i), &connections[i].Member, netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(connections[i].mean+0.3*r.NormFloat64())), now)
+					w.Transfer(uint32(i), netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(means[i]+0.3*r.NormFloat64())), now)
 				}
 				now = now.Add(sampleFor)
 				if len(w.Tick(now)) > 0 {
@@ -145,27 +153,30 @@ func TestWorthByChance(t *testing.T) {
 	}
 }
 
-// Nor where few are held out, who have met none yet of what is rare: a client far away that loads more than others, or a stall.
+// Nor where few are held out, who have met none yet of what is rare: a client far away that loads more than others, or a stall; nor where the clients that load most are the slowest.
 func TestWorthByRareChance(t *testing.T) {
 	type connection struct {
-		Member
 		mean float64
 		left int // samples
 	}
 	for name, c := range map[string]struct {
 		spread float64
-		far    int // one in so many is ten times as slow and has 40 samples
+		far    int // one in so many is slower, by
+		slower float64
+		more   int // and has so many samples
 		stall  int // one sample in so many takes 20 times as long
-	}{"a client far away": {0.1, 200, math.MaxInt}, "stalls": {0.05, math.MaxInt, 30}} {
+		held   int // one in so many is held out
+	}{"a client far away": {0.1, 200, 10, 40, math.MaxInt, 20}, "stalls": {0.05, math.MaxInt, 1, 1, 30, 20}, "slow ones load most": {0.1, 100, 3, 20, math.MaxInt, 2}} {
 		r := rand.New(rand.NewPCG(3, 4))
 		judged, trials := 0, rung.Times(30, 300)
 		for range trials {
 			now := time.Unix(1e9, 0)
 			w, open := NewWorth(nil, now), map[uint32]*connection{}
 			for next := range uint32(50 * 60) {
-				p := &connection{Member{HeldOut: r.IntN(20) == 0}, c.spread * r.NormFloat64(), 1}
+				p := &connection{c.spread * r.NormFloat64(), 1}
+				w.Join(next, r.IntN(c.held) == 0)
 				if open[next] = p; r.IntN(c.far) == 0 {
-					p.mean, p.left = p.mean+math.Log(10), 40
+					p.mean, p.left = p.mean+math.Log(c.slower), c.more
 				}
 				if next%50 != 49 {
 					continue
@@ -175,7 +186,7 @@ func TestWorthByRareChance(t *testing.T) {
 					if r.IntN(c.stall) == 0 {
 						x += math.Log(20)
 					}
-					w.Transfer(id, &p.Member, netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(p.mean+x)), now)
+					w.Transfer(id, netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(p.mean+x)), now)
 					if p.left--; p.left == 0 {
 						delete(open, id)
 					}
@@ -186,6 +197,7 @@ func TestWorthByRareChance(t *testing.T) {
 				}
 			}
 		}
+		t.Logf("%s: %d of %d equal prefixes were judged", name, judged, trials)
 		if judged > trials/20 {
 			t.Errorf("%s: %d of %d equal prefixes were judged", name, judged, trials)
 		}
@@ -196,7 +208,8 @@ func TestWorthForgets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w := NewWorth(nil, now)
 	for i := range mostKnown + 1 {
-		w.Transfer(uint32(i), &Member{}, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, 1<<20, 1e6, now.Add(time.Duration(i)))
+		w.Join(uint32(i), false)
+		w.Transfer(uint32(i), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, 1<<20, 1e6, now.Add(time.Duration(i)))
 	}
 	w.Tick(now.Add(time.Minute))
 	if n := len(w.Known()); n > mostKnown || n < mostKnown/2 {
@@ -204,10 +217,25 @@ func TestWorthForgets(t *testing.T) {
 	}
 }
 
-// What was written without weights is compared anew: its samples may all be of one connection.
-func TestWorthWithoutWeights(t *testing.T) {
+// Nothing is kept of connections nobody has heard of for long.
+func TestWorthForgetsMembers(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	w := NewWorth(nil, now)
+	w.Tick(now)
+	w.Join(1, false)
+	for i, want := range []bool{true, true, false} {
+		if is := w.Compares(1); is != want {
+			t.Errorf("after %d times %v the connection is compared: %v", i, memberFor, is)
+		}
+		now = now.Add(memberFor)
+		w.Tick(now)
+	}
+}
+
+// What was written without these sums is compared anew: its samples may all be of one connection.
+func TestWorthWithoutSums(t *testing.T) {
 	prefix, now := netip.MustParsePrefix("2001:db8:c::/48"), time.Unix(1e9, 0)
-	w := NewWorth([]Known{{Prefix: prefix, Strategy: Steady, Since: now, Managed: Group{Samples: 1000, Mean: 1}, HeldOut: Group{Samples: 1000}}}, now)
+	w := NewWorth([]Known{{Prefix: prefix, Strategy: Steady, Since: now, Managed: signals.Group{Samples: 1000, Total: 1000}, HeldOut: signals.Group{Samples: 1000}}}, now)
 	if got := feed(w, prefix, Steady, 10, 1e6, 1e6, &now); len(got) != 0 || w.Known()[0].Managed.Samples != 10 {
 		t.Errorf("%+v of %+v, want nothing from 10 new samples", got, w.Known())
 	}
