@@ -7,9 +7,9 @@ const memberFor = 30 * time.Minute
 
 // member is a connection that is compared. It is small, for there may be millions.
 type member struct {
-	heldOut bool // it has the best path alone
-	trial   uint8
-	samples uint16  // that it has had in that trial; no more are counted than there is room for, after a week
+	heldOut bool    // it has the best path alone
+	samples uint16  // that it has had in a comparison; no more are counted than there is room for, after a week
+	trial   uint32  // which one
 	sum     float32 // of their values
 }
 

@@ -52,7 +52,7 @@ type Known struct {
 	// Last is when something was measured.
 	Last time.Time `json:"last"`
 
-	trial uint8 // how often it began anew
+	trial uint32 // this comparison, among all
 }
 
 // Ratio of the times a byte takes, managed over held out, with its 95 % interval; zeros as long as there is too little to say.
@@ -82,12 +82,6 @@ func (k *Known) worthwhile() bool {
 	return high > 0 && (high < worthIt || high < sameWithin && k.Strategy != Throughput)
 }
 
-// begin compares anew, from a time on.
-func (k *Known) begin(at time.Time) {
-	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, signals.Group{}, signals.Group{}
-	k.trial++
-}
-
 type knownKey struct {
 	prefix   netip.Prefix
 	strategy Strategy
@@ -97,7 +91,7 @@ type knownKey struct {
 type sampled struct {
 	of        knownKey
 	heldOut   bool
-	trial     uint8 // it is of
+	trial     uint32 // it is of
 	since     time.Time
 	bytes, us float64
 }
@@ -107,6 +101,7 @@ type Worth struct {
 	known   map[knownKey]*Known
 	open    map[uint32]*sampled // by connection
 	members members
+	trials  uint32 // comparisons that have begun
 }
 
 // earlier of two times.
@@ -119,16 +114,25 @@ func earlier(a, b time.Time) time.Time {
 
 // NewWorth returns what a process before this one found out. Its clock may have been ahead: nothing that it wrote lasts longer than it could have from now on.
 func NewWorth(before []Known, now time.Time) *Worth {
-	w := &Worth{map[knownKey]*Known{}, map[uint32]*sampled{}, members{young: map[uint32]member{}}}
+	w := &Worth{known: map[knownKey]*Known{}, open: map[uint32]*sampled{}, members: members{young: map[uint32]member{}}}
 	for _, k := range before {
 		k.Rest = min(max(k.Rest, 0), mostRest)
 		if k.Managed.SamplesSquared < k.Managed.Samples || k.HeldOut.SamplesSquared < k.HeldOut.Samples { // written by a plait that did not count them
 			k.Managed, k.HeldOut = signals.Group{}, signals.Group{}
 		}
 		k.Since, k.Last, k.OneUntil = earlier(k.Since, now), earlier(k.Last, now), earlier(k.OneUntil, now.Add(k.Rest))
+		w.trials++
+		k.trial = w.trials
 		w.known[knownKey{k.Prefix, k.Strategy}] = &k
 	}
 	return w
+}
+
+// begin compares a prefix's connections, anew, from a time on.
+func (w *Worth) begin(k *Known, at time.Time) {
+	k.OneUntil, k.Since, k.Managed, k.HeldOut = time.Time{}, at, signals.Group{}, signals.Group{}
+	w.trials++
+	k.trial = w.trials
 }
 
 // Known lists all, in no order: see ByPrefix.
@@ -173,29 +177,27 @@ func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, byt
 		return
 	}
 	w.members.join(connection, m.heldOut) // in the younger generation
-	var trial uint8
-	if k := w.known[knownKey{prefix, s}]; k != nil {
-		if now.Before(k.Since) {
-			return
-		}
-		trial = k.trial
+	key := knownKey{prefix, s}
+	k := w.known[key]
+	if k == nil {
+		k = &Known{Prefix: prefix, Strategy: s, Last: now}
+		w.begin(k, now)
+		w.known[key] = k
+	}
+	if now.Before(k.Since) {
+		return
 	}
 	o := w.open[connection]
-	if o == nil || o.of != (knownKey{prefix, s}) || o.heldOut != m.heldOut || o.trial != trial {
-		o = &sampled{of: knownKey{prefix, s}, heldOut: m.heldOut, trial: trial, since: now}
+	if o == nil || o.of != key || o.heldOut != m.heldOut || o.trial != k.trial {
+		o = &sampled{of: key, heldOut: m.heldOut, trial: k.trial, since: now}
 		w.open[connection] = o
 	}
 	o.bytes += float64(bytes)
 	o.us += float64(us)
 }
 
-// fold takes in a connection's sample. While a prefix stays with one exit there is nothing to compare.
-func (w *Worth) fold(connection uint32, o *sampled, now time.Time) {
-	k := w.known[o.of]
-	if k == nil {
-		k = &Known{Prefix: o.of.prefix, Strategy: o.of.strategy, Since: o.since}
-		w.known[o.of] = k
-	}
+// fold takes in a connection's sample of a prefix. While that stays with one exit there is nothing to compare.
+func (w *Worth) fold(connection uint32, o *sampled, k *Known, now time.Time) {
 	k.Last = now
 	if !k.OneUntil.IsZero() || o.trial != k.trial || o.bytes == 0 || o.us == 0 {
 		return
@@ -252,8 +254,10 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 	touched := map[*Known]bool{}
 	for connection, o := range w.open {
 		if now.Sub(o.since) >= sampleFor {
-			w.fold(connection, o, now)
-			touched[w.known[o.of]] = true
+			if k := w.known[o.of]; k != nil { // it may have been forgotten
+				w.fold(connection, o, k, now)
+				touched[k] = true
+			}
 			delete(w.open, connection)
 		}
 	}
@@ -263,12 +267,12 @@ func (w *Worth) Tick(now time.Time) (changes []Decision) {
 			k.OneUntil = now.Add(k.Rest)
 			changes = append(changes, Decision{*k, why})
 		} else if k.OneUntil.IsZero() && now.Sub(k.Since) >= trialFor && k.worthwhile() {
-			k.begin(now)
+			w.begin(k, now)
 		}
 	}
 	for _, k := range w.known {
 		if !k.OneUntil.IsZero() && !now.Before(k.OneUntil) {
-			k.begin(now.Add(sampleFor)) // until then connections that were with one exit turn to several
+			w.begin(k, now.Add(sampleFor)) // until then connections that were with one exit turn to several
 			changes = append(changes, Decision{*k, ""})
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"plait.dev/plait/signals"
 )
 
-// begin has a new connection compared.
-func (w *Worth) begin(connection uint32, heldOut bool) {
+// opens has a new connection compared.
+func (w *Worth) opens(connection uint32, heldOut bool) {
 	w.Leave(connection)
 	w.Join(connection, heldOut)
 }
@@ -26,7 +26,7 @@ func feed(w *Worth, prefix netip.Prefix, s Strategy, n int, managedUs, heldOutUs
 		spread := func(us float64) uint32 { return uint32(us * math.Exp(0.2*r.NormFloat64())) }
 		for k, us := range []float64{managedUs, heldOutUs} {
 			id := uint32(2*i + k)
-			w.begin(id, k == 1)
+			w.opens(id, k == 1)
 			w.Transfer(id, prefix, s, 1<<20, spread(us), *now)
 		}
 	}
@@ -122,6 +122,23 @@ func TestWorthAnew(t *testing.T) {
 	}
 }
 
+// A connection is one of a prefix's also if it has had samples of another one, or of another strategy, before: routes and services change.
+func TestWorthOfAnotherPrefix(t *testing.T) {
+	now, narrow, wide := time.Unix(1e9, 0), netip.MustParsePrefix("2001:db8:c::/48"), netip.MustParsePrefix("2001:db8::/32")
+	w := NewWorth(nil, now)
+	w.Join(1, false)
+	for _, of := range []knownKey{{narrow, Steady}, {narrow, Steady}, {wide, Steady}, {wide, Steady}, {wide, Latency}} {
+		w.Transfer(1, of.prefix, of.strategy, 1<<20, 1e6, now)
+		now = now.Add(sampleFor)
+		w.Tick(now)
+	}
+	for of, samples := range map[knownKey]float64{{narrow, Steady}: 2, {wide, Steady}: 2, {wide, Latency}: 1} {
+		if g := w.known[of].Managed; g.Connections != 1 || g.Samples != samples || g.SamplesSquared != samples*samples {
+			t.Errorf("%v: %+v, want one connection with %v samples", of, g, samples)
+		}
+	}
+}
+
 // By chance alone no prefix loses its strategy more often than the interval allows, however often it is looked at, and however few connections
 // have most of the samples: each has a client and a line of its own.
 func TestWorthByChance(t *testing.T) {
@@ -135,7 +152,7 @@ func TestWorthByChance(t *testing.T) {
 			for round := range 60 {
 				for i := range means {
 					if round == 0 || i >= c.lasting {
-						w.begin(uint32(i), i%2 == 0)
+						w.opens(uint32(i), i%2 == 0)
 						means[i] = 0.5 * r.NormFloat64()
 					}
 					w.Transfer(uint32(i), netip.MustParsePrefix("192.0.2.0/24"), Steady, 1<<20, uint32(1e6*math.Exp(means[i]+0.3*r.NormFloat64())), now)
