@@ -213,7 +213,7 @@ static __noinline int fair_pace(struct sock *sk, struct plait_sock *s)
 		return 0;
 	}
 	set_pacing(sk, s, false);
-	window_pacing_rate(sk, window_pacing_percent(tp), tp->srtt_us);
+	window_pacing_rate(sk, window_pacing_percent(sk), tp->srtt_us);
 	return 0;
 }
 

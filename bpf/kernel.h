@@ -74,6 +74,9 @@ struct in6_addr {
 struct netns_ipv4 {
 	int sysctl_tcp_reordering;
 	__u8 sysctl_tcp_slow_start_after_idle;
+	__u8 sysctl_tcp_min_tso_segs;
+	int sysctl_tcp_pacing_ss_ratio;
+	int sysctl_tcp_pacing_ca_ratio;
 };
 
 struct ns_common {

@@ -137,7 +137,7 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 	if (s->lead_us || s->pacing_ours)
 		fair_pace(sk, s);
 	else
-		window_pacing_rate(sk, window_pacing_percent(tp), tp->srtt_us);
+		window_pacing_rate(sk, window_pacing_percent(sk), tp->srtt_us);
 }
 
 /* Who pauses a third of the time is limited by the application, however short the pauses are. */
@@ -371,7 +371,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	bool anew;
 
 	if (!s)
-		return 2;
+		return window_min_tso_segs(sk);
 	anew = asked != s->asked_to_send;
 	s->asked_to_send = asked;
 	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
@@ -380,7 +380,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 			notice_pause(tp, s);
 		}
 		if (!choose(sk, s))
-			return 2;
+			return window_min_tso_segs(sk);
 		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
 		else if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
@@ -392,7 +392,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		return burst_min_tso_segs(tp);
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);
-	return 2;
+	return window_min_tso_segs(sk);
 }
 
 SEC("struct_ops")

@@ -111,10 +111,13 @@ static __always_inline bool window_after_idle(struct sock *sk, struct plait_sock
 	return true;
 }
 
-/* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above. */
-static __always_inline __u32 window_pacing_percent(const struct tcp_sock *tp)
+/* tcp_update_pacing_rate(): with no pacing on, it only sizes TSO packets. 200 % of the window per RTT below half of ssthresh, 120 % above, where no sysctl says otherwise. */
+static __always_inline __u32 window_pacing_percent(const struct sock *sk)
 {
-	return tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+	const struct netns_ipv4 *host = &sk->__sk_common.skc_net.net->ipv4;
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->snd_cwnd < tp->snd_ssthresh / 2 ? host->sysctl_tcp_pacing_ss_ratio : host->sysctl_tcp_pacing_ca_ratio;
 }
 
 static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent, __u32 srtt_8ths_us)
@@ -127,6 +130,12 @@ static __always_inline void window_pacing_rate(struct sock *sk, __u32 percent, _
 	if (srtt_8ths_us)
 		rate /= srtt_8ths_us;
 	sk->sk_pacing_rate = min(rate, (__u64)sk->sk_max_pacing_rate);
+}
+
+/* tcp_tso_segs(), which takes the sysctl only where the algorithm does not say. */
+static __always_inline __u32 window_min_tso_segs(const struct sock *sk)
+{
+	return sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_min_tso_segs;
 }
 
 static __always_inline void end_pacing(struct sock *sk, struct plait_sock *s)
