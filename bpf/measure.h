@@ -11,6 +11,8 @@ enum {
 	MIN_RTT_WINDOW_US = 10 * USEC_PER_SEC,
 	/* Packets of a train that must have arrived before its dispersion is worth something. */
 	TRAIN_MIN_PACKETS = 6,
+	/* Bursts of a connection that are compared: the squares of their logarithms' sums stay within 64 bits, of thousands of connections. */
+	COMPARED_BURSTS = 1 << 18,
 	/* After this time the ticks of the peer's clock can be told from those of 4 ms and longer. */
 	PEER_CLOCK_MS = 16,
 };
@@ -31,7 +33,7 @@ static __always_inline __u32 latency_bucket(__u64 us)
 	return min(octave * 4 + quarter, (__u32)PLAIT_LATENCY_BUCKETS - 1);
 }
 
-/* A bucket's middle as a logarithm: 32nds of an octave above 64 us * 2^8, which keeps the squares of sums over years of bursts within 64 bits. */
+/* A bucket's middle as a logarithm: 32nds of an octave above 64 us * 2^8, from where latencies are near, so that sums are small. */
 static __always_inline __s32 latency_log(__u32 bucket)
 {
 	__s32 quarter = bucket & 3;
@@ -89,6 +91,8 @@ static __noinline int latency_add(struct sock *sk, struct plait_sock *s, __u64 l
 		s->logs = 0;
 		__sync_fetch_and_add(&g->connections, 1);
 	}
+	if (s->counted == COMPARED_BURSTS)
+		return 0;
 	__sync_fetch_and_add(&g->squares, 2 * (__u64)s->counted + 1); /* (n+1)^2 - n^2 */
 	__sync_fetch_and_add(&g->logs_squared, log * (2 * (__s64)s->logs + log));	     /* (x+l)^2 - x^2 */
 	__sync_fetch_and_add(&g->products, s->logs + ((__s64)s->counted + 1) * log); /* (n+1)(x+l) - nx */

@@ -49,7 +49,7 @@ struct plait_sock {
 	__u32 generation; /* of the rules its policy is from */
 	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
-	__u32 counted; /* its bursts in that entry */
+	__u32 counted; /* its bursts in that entry, COMPARED_BURSTS at the most */
 	__s32 logs; /* the sum of their logarithms (latency_log in measure.h) */
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */

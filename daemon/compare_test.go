@@ -114,6 +114,29 @@ func TestCompareTimeouts(t *testing.T) {
 	}
 }
 
+// Squares of a million bursts go round in 64 bits, and must not look like connections that are all the same.
+func TestCompareRoundSums(t *testing.T) {
+	of := func(buckets ...int) (h Histogram) { // connections with a million bursts each, by turns in these buckets
+		const connections, bursts = 500, 1_000_000
+		h = Histogram{Connections: connections, Squares: connections * bursts * bursts, Counts: make([]uint64, 96)}
+		for i := range connections {
+			b := buckets[i%len(buckets)]
+			sum := int64(bucketLog(b)) * bursts
+			h.LogsSquared += sum * sum
+			h.Products += sum * bursts
+			h.Counts[b] += bursts
+		}
+		return h
+	}
+	few, many := oneEach(map[int]uint64{8: 250, 16: 250}), of(8, 16)
+	if many.LogsSquared > 0 {
+		t.Fatalf("%d did not go round", many.LogsSquared)
+	}
+	if got, want := Compare(many, many), Compare(few, few); math.Abs(got.Low-want.Low) > 1e-6 || math.Abs(got.High-want.High) > 1e-6 {
+		t.Errorf("a million bursts each: %+v, one each: %+v", got, want)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		low, high float64

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -93,7 +94,7 @@ plait_switches_total 7
 		if first.GetCumulativeCount() != 3 || second.GetCumulativeCount() != 5 || last.GetCumulativeCount() != 0 {
 			t.Errorf("up to 1.024 ms %d, up to 2.048 ms %d, want 3 and 5; held out up to 67 s %d, want 0", first.GetCumulativeCount(), second.GetCumulativeCount(), last.GetCumulativeCount())
 		}
-		near(t, "sum", managed.GetSampleSum(), (3*71.5541752799933+2*1144.8668044798928)/1e6) // sqrt(64*80), sqrt(1024*1280)
+		near(t, "sum", managed.GetSampleSum(), (3*64+2*1024)*math.Exp2(5./32)/1e6)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)

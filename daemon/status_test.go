@@ -81,7 +81,7 @@ func TestNewGroup(t *testing.T) {
 	if g.Connections != 2 || g.Bursts != 4 || g.Bytes != 1000 {
 		t.Errorf("got %+v, want 2 connections, 4 bursts, 1000 bytes", g)
 	}
-	near(t, "mean", g.MeanMs, math.Sqrt(1.024*1.280))
+	near(t, "mean", g.MeanMs, 1.024*math.Exp2(5./32))
 	near(t, "p50", g.P50Ms, math.Sqrt(1.024*1.280))
 	near(t, "p95", g.P95Ms, 1.024*math.Pow(1.25, 0.95))
 }

@@ -13,14 +13,15 @@ func TestMembersForget(t *testing.T) {
 			g.join(2, false)
 		}
 		g.forget(now.Add(time.Duration(i) * memberFor * 3 / 5))
-		if _, is := g.of(2); is != want {
+		if _, is := g.known(2); is != want {
 			t.Errorf("after %d steps the connection nobody uses is known: %v", i, is)
 		}
-		if m, is := g.of(1); !is || !m.heldOut {
+		if m, is := g.known(1); !is || !m.heldOut {
 			t.Errorf("after %d steps: %v, %+v of the connection in use", i, is, m)
 		}
 	}
-	if g.leave(1); len(g.young) > 0 {
-		t.Errorf("%v are known after the end", g.young)
+	g.leave(1)
+	if m, is := g.known(1); is || !m.out {
+		t.Errorf("%v, %+v of a connection that has left", is, m)
 	}
 }

@@ -166,13 +166,13 @@ func (w *Worth) Leave(connection uint32) { w.members.leave(connection) }
 
 // Compares says whether a connection is compared.
 func (w *Worth) Compares(connection uint32) bool {
-	_, is := w.members.of(connection)
+	_, is := w.members.known(connection)
 	return is
 }
 
 // Transfer takes in how long a connection that is compared took for some bytes.
 func (w *Worth) Transfer(connection uint32, prefix netip.Prefix, s Strategy, bytes, us uint32, now time.Time) {
-	m, is := w.members.of(connection)
+	m, is := w.members.known(connection)
 	if !is {
 		return
 	}
@@ -206,19 +206,17 @@ func (w *Worth) fold(connection uint32, o *sampled, k *Known, now time.Time) {
 	if o.heldOut {
 		g = &k.HeldOut
 	}
-	m, is := w.members.of(connection)
-	if m.trial != o.trial || m.heldOut != o.heldOut {
-		m = member{heldOut: m.heldOut, trial: o.trial}
-	}
-	if m.samples == math.MaxUint16 {
+	m, _ := w.members.known(connection)
+	if m.heldOut != o.heldOut || m.samples == math.MaxUint16 && m.trial == o.trial {
 		return
+	}
+	if m.trial != o.trial {
+		m.trial, m.samples, m.sum = o.trial, 0, 0
 	}
 	sum := m.sum + float32(math.Log(o.us/o.bytes)) // what it is rounded to: the sums of squares are of that
 	g.Add(float64(sum)-float64(m.sum), float64(m.samples), float64(m.sum))
-	if is && m.heldOut == o.heldOut {
-		m.samples, m.sum = m.samples+1, sum
-		w.members.young[connection] = m
-	}
+	m.samples, m.sum = m.samples+1, sum
+	w.members.young[connection] = m
 }
 
 // forget makes room where too many prefixes are known.

@@ -15,7 +15,8 @@ import (
 
 // opens has a new connection compared.
 func (w *Worth) opens(connection uint32, heldOut bool) {
-	w.Leave(connection)
+	delete(w.members.young, connection)
+	delete(w.members.old, connection)
 	w.Join(connection, heldOut)
 }
 
@@ -136,6 +137,23 @@ func TestWorthOfAnotherPrefix(t *testing.T) {
 		if g := w.known[of].Managed; g.Connections != 1 || g.Samples != samples || g.SamplesSquared != samples*samples {
 			t.Errorf("%v: %+v, want one connection with %v samples", of, g, samples)
 		}
+	}
+}
+
+// One that has left, and comes back, is one connection, and so is one whose last sample ends when it has left.
+func TestWorthLeaves(t *testing.T) {
+	now, prefix := time.Unix(1e9, 0), netip.MustParsePrefix("2001:db8:c::/48")
+	w := NewWorth(nil, now)
+	for range 3 {
+		w.Join(1, false)
+		w.Transfer(1, prefix, Steady, 1<<20, 1e6, now)
+		w.Leave(1)
+		w.Transfer(1, prefix, Steady, 1<<20, 9e6, now)
+		now = now.Add(sampleFor)
+		w.Tick(now)
+	}
+	if g := w.Known()[0].Managed; g.Connections != 1 || g.Samples != 3 || g.SamplesSquared != 9 || math.Abs(MbitPerSecond(g)-8<<20/1e6) > 0.001 {
+		t.Errorf("%+v, %v Mbit/s, want one connection with 3 samples, and nothing of what came when it was not compared", g, MbitPerSecond(g))
 	}
 }
 

@@ -10,6 +10,8 @@ const (
 	tunedFor = 1 / (0.05 * 0.05)
 	// minConnections is how many connections each group must be worth: with fewer, the mean of their logarithms is too far from a normal distribution.
 	minConnections = 10
+	// widest is the half width of an interval that says anything: of logarithms, a factor of 1000.
+	widest = 6.9
 )
 
 // Group is what was measured of a group of connections, values of which each has one or more: sums, from which follow the mean and how far chance moves it. All are finite; what they
@@ -84,12 +86,16 @@ func halfWidth(squaredError float64) float64 {
 }
 
 // Interval encloses, at every look with 95 % confidence, by how much the mean of a group is above that of another, between whom chance decided. The values are logarithms. noise is the variance
-// that the values of a connection have in common and do not show. There is none, and ok is false, as long as a group is worth fewer than ten connections.
+// that the values of a connection have in common and do not show. There is none, and ok is false, as long as a group is worth fewer than ten connections, or if it would reach
+// a thousand times as far.
 func Interval(a, b Group, noise float64) (low, high float64, ok bool) {
 	worth := min(a.worth()/a.Connections, b.worth()/b.Connections)    // the smaller group may have none yet of the few that have most samples
 	if !(worth*min(a.Connections, b.Connections) >= minConnections) { // or no number, of counters read while they change
 		return 0, 0, false
 	}
 	difference, width := a.Mean()-b.Mean(), halfWidth(squaredError(a, b, noise))
+	if !(width <= widest) {
+		return 0, 0, false
+	}
 	return difference - width, difference + width, true
 }

@@ -91,12 +91,16 @@ func TestIntervalOfFew(t *testing.T) {
 	for n := range 1000 {
 		few.Add(0, float64(n+1), 0) // one has as many samples as all others
 	}
+	var wild Group
+	for i := range 10 {
+		wild.Add(float64(i%2)*20, 0, 0) // a factor of half a billion
+	}
 	inconsistent := Group{Connections: 1, Samples: 100, SamplesSquared: 100} // counters read while they change
 	for _, c := range []struct {
 		name string
 		a, b Group
 		want bool
-	}{{"9", nine, many, false}, {"9, the other way", many, nine, false}, {"10", ten, many, true}, {"a few of many", few, many, false}, {"more worth than there are", inconsistent, many, false}, {"none", Group{}, many, false}, {"neither", Group{}, Group{}, false}} {
+	}{{"9", nine, many, false}, {"9, the other way", many, nine, false}, {"10", ten, many, true}, {"a few of many", few, many, false}, {"more worth than there are", inconsistent, many, false}, {"all or nothing", wild, many, false}, {"none", Group{}, many, false}, {"neither", Group{}, Group{}, false}} {
 		low, high, ok := Interval(c.a, c.b, 0)
 		if ok != c.want || !ok && (low != 0 || high != 0) || ok && !(low < 0 && high > 0) {
 			t.Errorf("%s: %v to %v, %v", c.name, low, high, ok)
