@@ -14,14 +14,15 @@ import (
 // maxLine is the longest line Replay reads, in bytes: hundreds of times a sample.
 const maxLine = 1 << 18
 
-// Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice. The
+// Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice, and whether that is the first of its socket or another one than before. The
 // samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
 // time, but may be of several sockets, one after the other: a policy begins where the daemon begins one, with a socket's first sample (IntervalUs 0), after its last
 // one (Closed) and after ForgetAfterUs. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
-func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choice)) error {
+func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c Choice, changed bool)) error {
 	type socket struct {
 		policy Policy
 		atUs   uint64
+		chosen *[2]signals.Algorithm // the last; nil: none yet
 	}
 	sockets := map[uint64]*socket{}
 	lines := bufio.NewScanner(r)
@@ -52,7 +53,10 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(signals.Sample, Choic
 			continue
 		}
 		to.atUs = s.AtUs
-		out(s, to.policy.Choose(s))
+		c := to.policy.Choose(s)
+		now := [2]signals.Algorithm{c.Algorithm, c.Bulk}
+		out(s, c, to.chosen == nil || *to.chosen != now)
+		to.chosen = &now
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%d: %w", n+1, err)

@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
  {"cookie":18446744073709551615,"at_us":1}
 {"cookie":7,"at_us":300,"interval_us":200}`
 	var got []string
-	err := Replay(strings.NewReader(log), newCounter, func(s signals.Sample, c Choice) {
+	err := Replay(strings.NewReader(log), newCounter, func(s signals.Sample, c Choice, _ bool) {
 		got = append(got, fmt.Sprintf("%d at %d: %s %s", s.Cookie, s.AtUs, c.Algorithm, c.Because))
 	})
 	want := []string{"7 at 100: bbr 1", "8 at 50: reno 1", "7 at 100: cubic 2", "18446744073709551615 at 1: reno 1", "7 at 300: reno 3"}
@@ -47,12 +47,12 @@ func TestReplayBeginsAnew(t *testing.T) {
 {"cookie":7,"at_us":5000000}
 {"cookie":7,"at_us":5200000,"interval_us":200000}`
 	var got []string
-	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice) { got = append(got, c.Because) })
+	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because) })
 	if want := []string{"1", "2", "1", "2", "1", "2"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	log = `{"cookie":7,"at_us":900000000}` + "\n" + `{"cookie":7,"at_us":800000000,"interval_us":200000}`
-	if err := Replay(strings.NewReader(log), newCounter, func(signals.Sample, Choice) {}); err == nil {
+	if err := Replay(strings.NewReader(log), newCounter, func(signals.Sample, Choice, bool) {}); err == nil {
 		t.Error("the clock goes back within a socket: no error")
 	}
 }
@@ -67,7 +67,7 @@ func TestReplayAsLive(t *testing.T) {
 {"cookie":9223372036854775808,"at_us":9300000,"interval_us":100000,"closed":true}
 {"cookie":9223372036854775808,"at_us":9400000,"interval_us":100000}`
 	var got []string
-	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice) { got = append(got, c.Because) })
+	err := Replay(strings.NewReader(log), newCounter, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because) })
 	if want := []string{"1", "2", "1", "2", "1"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -91,7 +91,7 @@ func TestReplayMistakes(t *testing.T) {
 		{io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
 		{io.MultiReader(strings.NewReader(good+`{"cookie":`), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
 	} {
-		err := Replay(c.log, newCounter, func(signals.Sample, Choice) {})
+		err := Replay(c.log, newCounter, func(signals.Sample, Choice, bool) {})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
@@ -107,7 +107,7 @@ func FuzzReplay(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, log []byte) {
-		_ = Replay(strings.NewReader(string(log)), newPolicy, func(s signals.Sample, c Choice) {
+		_ = Replay(strings.NewReader(string(log)), newPolicy, func(s signals.Sample, c Choice, _ bool) {
 			if len(c.Scores) > 0 && !slices.ContainsFunc(c.Scores, func(s Score) bool { return s.Algorithm == c.Algorithm }) {
 				t.Errorf("%+v: chose %+v", s, c)
 			}

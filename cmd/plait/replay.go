@@ -41,11 +41,8 @@ func newReplay() *cobra.Command {
 			if asJSON {
 				write = printJSON
 			}
-			chosen := map[uint64][2]signals.Algorithm{}
-			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice) {
-				now := [2]signals.Algorithm{c.Algorithm, c.Bulk}
-				if before, ok := chosen[s.Cookie]; all || !ok || before != now {
-					chosen[s.Cookie] = now
+			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice, changed bool) {
+				if all || changed {
 					write(w, s, c)
 				}
 			})
