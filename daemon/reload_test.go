@@ -36,7 +36,13 @@ func (h *host) sends(p pair, at int) {
 func (h *host) stalls(p pair, bytes int) {
 	h.Helper()
 	h.must(p.client.SetReadBuffer(64 << 10))
-	h.must(p.server.SetWriteBuffer(8 << 20))
+	raw, err := p.server.SyscallConn()
+	h.must(err)
+	var set error
+	err = raw.Control(func(fd uintptr) { // for most kernels SetWriteBuffer stops at 208 KiB
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
+	})
+	h.must(errors.Join(err, set))
 	h.must(send(p.server, 0, bytes))
 }
 
