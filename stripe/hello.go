@@ -74,14 +74,12 @@ func (d *dialer) one(key PublicKey) error {
 // greet says hello and waits for the answer.
 func greet(w wire, h hello) (there welcome, err error) {
 	if _, err := w.Write(appendJSON(nil, frameHello, h)); err != nil {
-		return there, err
+		return there, refused(err)
 	}
 	f, err := readFrame(w, make([]byte, maxFrame))
 	switch {
-	case alerted(err):
-		return there, fmt.Errorf("the peer does not accept this end's key: %w", err)
 	case err != nil:
-		return there, err
+		return there, refused(err)
 	case f.kind == frameWelcome:
 		return readWelcome(f.body)
 	case f.kind == frameClose && string(f.body) == unknownSession:
@@ -92,10 +90,13 @@ func greet(w wire, h hello) (there welcome, err error) {
 	return there, fmt.Errorf("peer answers hello with frame %d", f.kind)
 }
 
-// alerted reports whether the peer has refused what this end said in the handshake. For alerts over TCP crypto/tls has no type.
-func alerted(err error) bool {
+// refused says so if the peer has refused what this end said last in the handshake. With QUIC that may show wherever the connection is used next. For alerts over TCP crypto/tls has no type.
+func refused(err error) error {
 	var op *net.OpError
-	return errors.As(err, new(tls.AlertError)) || errors.As(err, &op) && op.Op == "remote error"
+	if errors.As(err, new(tls.AlertError)) || errors.As(err, &op) && op.Op == "remote error" {
+		return fmt.Errorf("the peer does not accept this end's key: %w", err)
+	}
+	return err
 }
 
 // readWelcome reads a listener's answer and checks it.

@@ -185,7 +185,7 @@ func (quicCarrier) dial(ctx context.Context, from source, to netip.AddrPort, con
 	stream, err := conn.OpenStream()
 	if err != nil {
 		_ = conn.CloseWithError(0, "")
-		return nil, quicError(err)
+		return nil, refused(quicError(err))
 	}
 	return newQUICWire(conn, stream, func() bool { return false }), nil // its socket is connected, and hears of it at once
 }
