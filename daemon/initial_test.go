@@ -5,6 +5,8 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // After an idle time the window is that of the route (initcwnd), as in the kernel, where the administrator has set one.
@@ -37,7 +39,7 @@ func (h *host) asKernel(client *host, check func(who string, c pair)) {
 	for _, who := range []string{"the kernel's ", "plait's "} {
 		c, err := h.connectTo("10.3.0.1", 0, client.ns, "")
 		h.must(err)
-		h.must(c.client.SetReadBuffer(512 << 10))
+		h.buffer(c.client, unix.SO_RCVBUFFORCE, 512<<10)
 		h.must(transfer(c, 2<<20))
 		check(who+systemDefault, c)
 		h.must(errors.Join(c.server.SetLinger(0), c.client.SetLinger(0)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -32,17 +33,21 @@ func (h *host) sends(p pair, at int) {
 	}
 }
 
+// buffer is SetWriteBuffer or SetReadBuffer, which stop at 208 KiB where the kernel is older than 6.18.
+func (h *host) buffer(c *net.TCPConn, option, bytes int) {
+	h.Helper()
+	raw, err := c.SyscallConn()
+	h.must(err)
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, bytes) })
+	h.must(errors.Join(err, set))
+}
+
 // stalls has the server write so many bytes, of which most wait, as nobody reads them.
 func (h *host) stalls(p pair, bytes int) {
 	h.Helper()
 	h.must(p.client.SetReadBuffer(64 << 10))
-	raw, err := p.server.SyscallConn()
-	h.must(err)
-	var set error
-	err = raw.Control(func(fd uintptr) { // for most kernels SetWriteBuffer stops at 208 KiB
-		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
-	})
-	h.must(errors.Join(err, set))
+	h.buffer(p.server, unix.SO_SNDBUFFORCE, 8<<20)
 	h.must(send(p.server, 0, bytes))
 }
 
