@@ -20,6 +20,7 @@ import (
 	"plait.dev/plait/lab/emu"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/netns"
+	"plait.dev/plait/lab/queue"
 	"plait.dev/plait/lab/topo"
 )
 
@@ -43,7 +44,8 @@ const commandTimeout = 120 * time.Second
 type network struct {
 	topology *topo.Topology
 	plan     *topo.Plan
-	emulator *emu.Process // nil if no link needs it
+	emulator *emu.Process            // nil if no link needs it
+	queues   map[string]*queue.Queue // of directions that need package queue: "LINK forward", "LINK backward"
 	tally    tally
 }
 
@@ -97,6 +99,23 @@ func (n *network) configure(spec *experiment.Spec, seed int) error {
 	for _, name := range sortedKeys(spec.Links) {
 		if err := n.setLink(name, spec.Links[name], uint64(seed), 0); err != nil {
 			return err
+		}
+	}
+	return n.attachQueues(spec)
+}
+
+// attachQueues makes the queues that are no qdisc. The timeline changes none of these links.
+func (n *network) attachQueues(spec *experiment.Spec) (err error) {
+	n.queues = map[string]*queue.Queue{}
+	for _, name := range sortedKeys(spec.Links) {
+		for _, direction := range []string{"forward", "backward"} {
+			q, ok := n.topology.Queue(name, direction == "forward", spec.Links[name])
+			if !ok {
+				continue
+			}
+			if n.queues[name+" "+direction], err = queue.Attach(queue.Config(q)); err != nil {
+				return fmt.Errorf("link %s, %s: %w", name, direction, err)
+			}
 		}
 	}
 	return nil

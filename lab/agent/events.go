@@ -85,6 +85,9 @@ func (n *network) counters(spec *experiment.Spec) []measure.Link {
 			} else {
 				c = counter(n.topology.Counter(name, forward))
 			}
+			if q := n.queues[name+" "+direction]; q != nil {
+				c.Length = q.Length
+			}
 			links = append(links, measure.Link{Name: name, Direction: direction, Counter: c})
 		}
 	}

@@ -29,8 +29,10 @@ type Counter struct {
 	Dev string
 	// QueueDev is the device whose root qdisc is the link's queue; "" if there is none.
 	QueueDev string
-	// LossDev is the device whose root qdisc loses packets, EntryDev the one whose ingress qdisc drops them in a blackhole; "" if
-	// there is none.
+	// Length is that of the link's queue if it is no qdisc; nil otherwise.
+	Length func() (packets int, err error)
+	// LossDev is the device whose root qdisc loses packets, EntryDev the one whose ingress qdisc drops them in a blackhole or for a queue that
+	// is no qdisc; "" if there is none.
 	LossDev, EntryDev string
 	// Emulated gives the totals of an emulated link; the fields above are then not looked at. It must be safe to call
 	// at any time from another goroutine.
@@ -107,7 +109,7 @@ func (l *links) reader(c Counter) (func() (Totals, error), error) {
 		}
 		l.conns[c.NS] = nl
 	}
-	k := &kernelCounter{conn: l.conns[c.NS]}
+	k := &kernelCounter{conn: l.conns[c.NS], queued: c.Length}
 	err := netns.Do(c.NS, func() error {
 		dev, err := net.InterfaceByName(c.Dev)
 		if err != nil {
@@ -142,6 +144,7 @@ type kernelCounter struct {
 	conn   *conn
 	stats  []byte
 	qdiscs []qdisc
+	queued func() (int, error) // if none of them says it
 	totals Totals
 	length int // of the qdisc read last
 }
@@ -159,7 +162,12 @@ func (k *kernelCounter) read() (Totals, error) {
 			k.totals.QueuePackets = k.length
 		}
 	}
-	return k.totals, nil
+	if k.queued == nil {
+		return k.totals, nil
+	}
+	var err error
+	k.totals.QueuePackets, err = k.queued()
+	return k.totals, err
 }
 
 // statsRequest asks for the 64-bit counters of a device (struct if_stats_msg), without the rest of what is known of it.

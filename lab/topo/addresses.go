@@ -38,7 +38,8 @@ type link struct {
 	index            int // from 1, in file order
 	spec             *experiment.Link
 	kind             kind
-	queue            [2]bool // which directions have a queue stage: forward, backward (kind staged)
+	queue            [2]bool // which directions have a queue: forward, backward (kind staged)
+	joint            [2]bool // which of these have one netem for rate and delay
 	ends             []*end
 	prefix6, prefix4 netip.Prefix
 }

@@ -9,7 +9,7 @@ type Counter struct {
 	// Device transmits the packets that have passed the link.
 	Device string
 	// Queue has the drop-tail queue as its root qdisc, Loss the random losses; Entry drops at ingress what a blackhole
-	// swallows. Each is "" if the link has no such stage.
+	// swallows or package queue. Each is "" if the link has no such stage.
 	Queue, Loss, Entry string
 }
 

@@ -19,7 +19,11 @@ const (
 	//
 	//	node -> near end -> [queue pair: netem rate, limit] -> far end [netem delay, loss] -> node
 	//
-	// joined by redirects at ingress. Nothing is dropped or queued where the sender's stack sees it: a local netem drop
+	// joined by redirects at ingress; or, where no parameter changes and no packet is lost at random,
+	//
+	//	node -> near end [limit, by package queue] -> far end [netem rate, delay] -> node
+	//
+	// which is the same with one timer for a packet instead of two. Nothing is dropped or queued where the sender's stack sees it: a local netem drop
 	// would reach TCP as congestion in the host (NET_XMIT_DROP, answered with CWR), and a local queue would hold the
 	// sender by TCP small queues.
 	staged
@@ -47,7 +51,7 @@ func (l *link) stages() [2]stage {
 	a, b := l.ends[0].wireEnd(), l.ends[1].wireEnd()
 	s := [2]stage{{near: a, far: b}, {near: b, far: a}}
 	for i, direction := range []string{"f", "b"} {
-		if l.queue[i] {
+		if l.queue[i] && !l.joint[i] {
 			s[i].queue, s[i].inner = fmt.Sprintf("l%d%sq", l.index, direction), fmt.Sprintf("l%d%sd", l.index, direction)
 		}
 	}
@@ -56,10 +60,10 @@ func (l *link) stages() [2]stage {
 
 // chooseKind decides from what the link has at the start and from what the timeline does to it.
 func (t *Topology) chooseKind(l *link) error {
-	forward, backward, touched := []*experiment.Direction{l.spec.Forward}, []*experiment.Direction{l.spec.Backward}, false
+	forward, backward, touched, changed := []*experiment.Direction{l.spec.Forward}, []*experiment.Direction{l.spec.Backward}, false, false
 	for _, ev := range t.spec.Timeline {
 		if ev.Link == l.name {
-			touched = true
+			touched, changed = true, changed || ev.Set != nil || ev.Forward != nil || ev.Backward != nil
 			forward = append(forward, ev.Set, ev.Forward)
 			backward = append(backward, ev.Set, ev.Backward)
 		}
@@ -67,6 +71,9 @@ func (t *Topology) chooseKind(l *link) error {
 	l.queue = [2]bool{anyDirection(forward, hasQueue), anyDirection(backward, hasQueue)}
 	both := append(forward, backward...)
 	needsEmulator := func(d *experiment.Direction) bool { return needsEmulator(d, t.spec.Kernel) }
+	for i, d := range []*experiment.Direction{l.spec.Forward, l.spec.Backward} { // netem loses packets before they have taken their time
+		l.joint[i] = l.queue[i] && !changed && d.LossPercent == nil
+	}
 	plain := !anyDirection(both, hasQueue) && !anyDirection(both, hasDelay) && !anyDirection(both, needsEmulator)
 	switch {
 	case len(l.spec.Ends) > 2 && !plain:
@@ -155,7 +162,7 @@ func (s stage) redirects() []string {
 	hop := func(from, to string) []string {
 		return []string{
 			"qdisc add dev " + from + " clsact",
-			fmt.Sprintf("filter add dev %s ingress protocol all pref 2 matchall action mirred egress redirect dev %s", from, to),
+			fmt.Sprintf("filter add dev %s ingress protocol all pref 3 matchall action mirred egress redirect dev %s", from, to),
 		}
 	}
 	if s.queue == "" {
@@ -201,7 +208,9 @@ func (t *Topology) LinkSteps(name string, l *experiment.Link, seed uint64) []Ste
 		if s.queue != "" {
 			lines = append(lines, "qdisc replace dev "+s.queue+" root netem "+queueOptions(d))
 		}
-		if hasDelay(d) {
+		if own.joint[i] {
+			lines = append(lines, "qdisc replace dev "+s.far+" root netem "+jointOptions(d))
+		} else if hasDelay(d) {
 			random := rand.NewPCG(seed, uint64(own.index)<<1|uint64(i))
 			lines = append(lines, "qdisc replace dev "+s.far+" root netem "+delayOptions(d, random.Uint64()))
 		}
@@ -209,25 +218,61 @@ func (t *Topology) LinkSteps(name string, l *experiment.Link, seed uint64) []Ste
 	return step(wire, "tc", lines)
 }
 
+// Queue is the queue of a direction that has one netem for rate and delay: what package queue needs.
+type Queue struct {
+	NS, Near, Far string
+	Packets       int
+	RateBps       int64
+}
+
+// Queue returns the queue of a direction, with the parameters that l has, if package queue has to make it.
+func (t *Topology) Queue(name string, forward bool, l *experiment.Link) (q Queue, ok bool) {
+	own, i, d := t.link(name), 0, l.Forward
+	if !forward {
+		i, d = 1, l.Backward
+	}
+	if own == nil || !own.joint[i] || own.kind != staged || rateBps(d) == 0 {
+		return q, false
+	}
+	s := own.stages()[i]
+	return Queue{NS: wire, Near: s.near, Far: s.far, Packets: queuePackets(d), RateBps: rateBps(d)}, true
+}
+
+// queuePackets is the limit of a queue, the packet in transmission included.
+func queuePackets(d *experiment.Direction) int {
+	if d.QueuePackets == nil {
+		return 1000
+	}
+	return *d.QueuePackets
+}
+
+func rateBps(d *experiment.Direction) int64 {
+	if d.RateMbps == nil {
+		return 0
+	}
+	return int64(math.Round(*d.RateMbps * 1e6))
+}
+
+func delayNS(d *experiment.Direction) int64 {
+	if d.DelayMs == nil {
+		return 0
+	}
+	return int64(math.Round(*d.DelayMs * 1e6))
+}
+
 // queueOptions: netem counts the packet in transmission in its limit, and 14 bytes of link-layer header in its length.
 func queueOptions(d *experiment.Direction) string {
-	limit, rateBps := 1000, int64(0)
-	if d.QueuePackets != nil {
-		limit = *d.QueuePackets
-	}
-	if d.RateMbps != nil {
-		rateBps = int64(math.Round(*d.RateMbps * 1e6))
-	}
-	return fmt.Sprintf("limit %d rate %dbit", limit, rateBps)
+	return fmt.Sprintf("limit %d rate %dbit", queuePackets(d), rateBps(d))
+}
+
+func jointOptions(d *experiment.Direction) string {
+	return fmt.Sprintf("limit %d delay %dns rate %dbit", delayLimitPackets, delayNS(d), rateBps(d))
 }
 
 func delayOptions(d *experiment.Direction, seed uint64) string {
-	options, delayNS := "", int64(0)
-	if d.DelayMs != nil {
-		delayNS = int64(math.Round(*d.DelayMs * 1e6))
-	}
+	options := ""
 	if d.LossPercent != nil && *d.LossPercent > 0 {
 		options = fmt.Sprintf(" loss random %g%% seed %d", *d.LossPercent, seed)
 	}
-	return fmt.Sprintf("limit %d delay %dns%s", delayLimitPackets, delayNS, options)
+	return fmt.Sprintf("limit %d delay %dns%s", delayLimitPackets, delayNS(d), options)
 }

@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
+)
+
+// wire is a namespace with two pairs of devices, from sender to near and from far to receiver. Nothing but what a test sends is on them.
+func wire(t *testing.T) (ns string) {
+	t.Helper()
+	rung.Netns(t)
+	ns = fmt.Sprintf("plait-queue-%d", os.Getpid())
+	ip := func(arguments string) {
+		if out, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", arguments, err, out)
+		}
+	}
+	ip("netns add " + ns)
+	t.Cleanup(func() { ip("netns del " + ns) })
+	for _, command := range []string{"sysctl -qw net.ipv6.conf.default.disable_ipv6=1", "ip link add sender type veth peer name near", "ip link add receiver type veth peer name far",
+		"ip link set sender up", "ip link set near up", "ip link set far up", "ip link set receiver up", "tc qdisc add dev near clsact"} {
+		ip("netns exec " + ns + " " + command)
+	}
+	return ns
+}
+
+// packets is a socket for whole packets of a device.
+func packets(t *testing.T, ns, device string) (fd int) {
+	t.Helper()
+	err := netns.Do(ns, func() error {
+		dev, err := net.InterfaceByName(device)
+		if err != nil {
+			return err
+		}
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK, 0); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: 0x0300, Ifindex: dev.Index}) // ETH_P_ALL, in the network's order
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// A full queue drops, one whose packets have been transmitted does not, and its length is known at every moment.
+func TestQueue(t *testing.T) {
+	const limit, bytes, each = 3, 1000, time.Second
+	ns := wire(t)
+	q, err := Attach(Config{NS: ns, Near: "near", Far: "far", Packets: limit, RateBps: int64(bytes * 8 * time.Second / each)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := packets(t, ns, "sender"), packets(t, ns, "receiver")
+	sent, seen := 0, map[byte]bool{}
+	send := func(n int) {
+		for range n {
+			sent++
+			frame := make([]byte, bytes)
+			frame[12], frame[13], frame[14] = 0x88, 0xb5, byte(sent) // an Ethernet type for experiments, IEEE 802
+			if _, err := unix.Write(in, frame); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); {
+			frame := make([]byte, 2*bytes)
+			if n, _ := unix.Read(out, frame); n == bytes {
+				seen[frame[14]] = true
+			}
+		}
+	}
+	expect := func(when string, length int, arrived ...byte) {
+		t.Helper()
+		if got, err := q.Length(); err != nil || got != length {
+			t.Errorf("%s: %d packets are in the queue (%v), want %d", when, got, err, length)
+		}
+		if len(seen) != len(arrived) {
+			t.Errorf("%s: %v passed, want %v", when, seen, arrived)
+		}
+		for _, number := range arrived {
+			if !seen[number] {
+				t.Errorf("%s: packet %d did not pass: %v", when, number, seen)
+			}
+		}
+	}
+	expect("before the first packet", 0)
+	begin := time.Now()
+	send(5)
+	expect("of five packets at once", 3, 1, 2, 3)
+	time.Sleep(time.Until(begin.Add(3 * each / 2)))
+	expect("after one and a half transmissions", 2, 1, 2, 3)
+	send(2)
+	expect("of two packets then", 3, 1, 2, 3, 6)
+	time.Sleep(time.Until(begin.Add(9 * each / 2)))
+	expect("when all have been transmitted", 0, 1, 2, 3, 6)
+	send(1)
+	expect("of one packet then", 1, 1, 2, 3, 6, 8)
+}
