@@ -164,7 +164,13 @@ func draw(v view, ofExits bool, now time.Time, width, height int) string {
 // rows shares a screen between the two tables of the first view.
 func rows(s daemon.Status, height int) (prefixes, sockets int) {
 	const around = 2 + 2*4 + 1 // head, blank line, title, columns and "and more" of both tables, key
-	free := max(0, height-around-len(s.Warnings))
+	free := height - around - len(s.Warnings)
+	for _, said := range []bool{s.Egress != nil, s.Ackpath != nil} {
+		if said {
+			free--
+		}
+	}
+	free = max(0, free)
 	prefixes, _ = share(free, len(s.Prefixes), len(s.Sockets))
 	return prefixes, free - prefixes
 }

@@ -227,3 +227,20 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// What the other levers say takes lines of the screen, too: what is left out is still told below both tables.
+func TestDrawMore(t *testing.T) {
+	s := standIn{}.Status()
+	for range 5 {
+		s.Prefixes, s.Sockets = append(s.Prefixes, s.Prefixes...), append(s.Sockets, s.Sockets...)
+	}
+	s.Ackpath = &daemon.AckpathSummary{Mode: daemon.On}
+	const height = 30
+	picture := draw(view{Status: s}, false, s.UpSince, 200, height)
+	if n := strings.Count(picture, " more; plait status --json has all"); n != 2 {
+		t.Errorf("%d tables say that there is more, want both:\n%s", n, picture)
+	}
+	if n := strings.Count(picture, "\n") + 1; n != height {
+		t.Errorf("%d lines, want %d", n, height)
+	}
+}
