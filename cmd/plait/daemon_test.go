@@ -142,6 +142,28 @@ func TestPrintStatusOff(t *testing.T) {
 	}
 }
 
+// A group without bursts has no latency: 0.0 would be the quickest one.
+func TestPrintNoBursts(t *testing.T) {
+	var out strings.Builder
+	s := standIn{}.Status()
+	held := &s.Prefixes[0]
+	held.Holdout, held.Difference = daemon.Group{}, daemon.Comparison{}
+	printPrefixes(&out, s, 1)
+	k, err := s.FindSocket("sk:1a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printEvidence(&out, k)
+	for _, want := range []string{"  73.0 / -  ", "198.51.100.0/24: bursts take 73.0 ms, held out - ms; ratio nothing to compare yet\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got\n%swant %q in it", &out, want)
+		}
+	}
+	if strings.Contains(out.String(), "/ 0.0") {
+		t.Errorf("none are told as 0.0:\n%s", &out)
+	}
+}
+
 // What is printed as the next step reaches this plait.
 func TestPrintUp(t *testing.T) {
 	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {

@@ -120,11 +120,19 @@ func printPrefixes(out io.Writer, s daemon.Status, rows int) {
 	for _, p := range s.Prefixes[:min(len(s.Prefixes), rows)] {
 		m, h := p.Managed, p.Holdout
 		uses, rtt, lost := open(p, s.Sockets)
-		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%s\t%s\t%s\t%.1f / %.1f\t%.1f / %.1f\t%s\t\n",
-			p.Prefix, under(p.Policy, p.Rule), m.Connections, h.Connections, uses, rtt, lost, m.MeanMs, h.MeanMs, m.P95Ms, h.P95Ms, ratio(p))
+		fmt.Fprintf(t, "%s\t%s\t%d / %d\t%s\t%s\t%s\t%s / %s\t%s / %s\t%s\t\n",
+			p.Prefix, under(p.Policy, p.Rule), m.Connections, h.Connections, uses, rtt, lost, latency(m, m.MeanMs), latency(h, h.MeanMs), latency(m, m.P95Ms), latency(h, h.P95Ms), ratio(p))
 	}
 	t.Flush()
 	more(out, len(s.Prefixes), rows)
+}
+
+// latency is one of a group's, of which there is none without bursts.
+func latency(g daemon.Group, ms float64) string {
+	if g.Bursts == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", ms)
 }
 
 // contains says whether a connection is one of a line's destination and rule.
@@ -208,8 +216,8 @@ func burst(k daemon.SocketStatus, prefixes []daemon.PrefixStatus) string {
 		managed = fmt.Sprintf("%.1f", float64(k.Last.BurstLatencyUs)/1000)
 	}
 	i := slices.IndexFunc(prefixes, func(p daemon.PrefixStatus) bool { return contains(p, k) })
-	if i >= 0 && prefixes[i].Holdout.Bursts > 0 {
-		heldOut = fmt.Sprintf("%.1f", prefixes[i].Holdout.MeanMs)
+	if i >= 0 {
+		heldOut = latency(prefixes[i].Holdout, prefixes[i].Holdout.MeanMs)
 	}
 	return managed + " / " + heldOut
 }

@@ -60,6 +60,6 @@ func printEvidence(out io.Writer, s daemon.SocketStatus) {
 	}
 	fmt.Fprintln(out)
 	if p := s.Destination; p != nil {
-		fmt.Fprintf(out, "%s: bursts take %.1f ms, held out %.1f ms; ratio %s\n", p.Prefix, p.Managed.MeanMs, p.Holdout.MeanMs, ratio(*p))
+		fmt.Fprintf(out, "%s: bursts take %s ms, held out %s ms; ratio %s\n", p.Prefix, latency(p.Managed, p.Managed.MeanMs), latency(p.Holdout, p.Holdout.MeanMs), ratio(*p))
 	}
 }
