@@ -63,16 +63,18 @@ func (g Group) deviations(noise float64) float64 {
 
 // squaredError is the variance of the difference of two groups' means: that of a ratio, the sum of the values over their number, where connections are drawn and each brings both
 // (Cochran, Sampling Techniques, 1977, section 6.3). It asks for nothing about how alike the values of a connection are, and those with most samples may have the largest. Chance decides who is in
-// which group, so both have the same number of samples to a connection, and the spread is that of each group or of both together, whichever says less: of 15 connections in the smaller one, not one may
-// have met what one in thirty does, as a timeout, or be the one that has most samples.
+// which group, so the spread is that of each group or of both together, whichever says less: of 15 connections in the smaller one, not one may have met what one in thirty does, as a timeout, or be
+// the one that has most samples. So the samples of a connection are taken to be as many as its group's have, or all connections, if that is fewer: who waits longer for each may come to fewer.
 func squaredError(a, b Group, noise float64) float64 {
 	both := a.Connections + b.Connections
 	each := (a.Samples + b.Samples) / both
-	da, db := a.deviations(noise), b.deviations(noise)
+	da, db := a.deviations(noise)/square(min(each, a.Samples/a.Connections)), b.deviations(noise)/square(min(each, b.Samples/b.Connections))
 	apart := da/(a.Connections-1)/a.Connections + db/(b.Connections-1)/b.Connections
 	together := (da + db) / (both - 2) * (1/a.Connections + 1/b.Connections)
-	return max(apart, together) / (each * each)
+	return max(apart, together)
 }
+
+func square(x float64) float64 { return x * x }
 
 // halfWidth of the interval around an estimate with this squared error. Whoever compares again and again and acts on the first
 // clear result would with the usual 1.96 standard errors sooner or later find any difference. This is the boundary of a

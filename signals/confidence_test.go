@@ -67,6 +67,7 @@ func TestSquaredError(t *testing.T) {
 		{"the smaller one seems all equal", single(alike), single([]float64{2, 2}), 4. / 4 * (1./4 + 1./2)},
 		{"the larger one seems all equal", single([]float64{2, 2, 2, 2, 2, 2}), single(alike), 4. / 3 / 4},
 		{"two samples each that are one", groupOf([]float64{1, 1}, []float64{3, 3}), groupOf([]float64{1, 1}, []float64{3, 3}), 2./2 + 2./2},
+		{"fewer samples each in one", groupOf([]float64{1, 1, 1}, []float64{1, 1, 1}, []float64{3, 3, 3}, []float64{3, 3, 3}), single(alike), 36./4/3/4 + 4./3/4}, // 2 each in both
 		{"two samples each that are two", groupOf([]float64{1, 3}, []float64{3, 1}), groupOf([]float64{1, 3}, []float64{3, 1}), 0},
 	} {
 		if got := squaredError(c.a, c.b, 0); math.Abs(got-c.want) > 1e-12 {
