@@ -69,12 +69,12 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 		return "it has sent nothing yet, or not for 10 minutes, so there is nothing to tell"
 	case a.Kind == kindManaged:
 		return "it was plait's until its application chose that"
+	case p.lever.Mode == Observe && a.Name == d.kernel.control.Fallback && (a.Known != 0 || a.Chosen == 0): // plait, too, sets it as applications do
+		return "it is older than mode observe, which measures connections made since"
 	case a.Known != 0:
 		return "it was to be plait's, or was, and is not: the kernel refused, or its application has chosen that"
 	case a.Chosen != 0 || a.Name != d.kernel.control.Fallback:
 		return "its application, or the route, has chosen that"
-	case p.lever.Mode == Observe:
-		return "it was there before plait, and mode observe measures new connections"
 	}
 	return "left alone: it was there before plait, or was made while plait did not look"
 }

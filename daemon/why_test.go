@@ -76,6 +76,19 @@ func TestWhyNot(t *testing.T) {
 	}
 }
 
+// A connection that plait had until the rules changed to mode observe was neither refused nor chosen for by its application.
+func TestWhyNotObserved(t *testing.T) {
+	h := newHost(t)
+	d := h.inside("  holdout_percent: 0", new(bytes.Buffer))
+	c := h.connect(0, "")
+	h.must(transfer(c, 1000))
+	h.write(d.options.ConfigPath, h.dir+"/control", "  mode: observe")
+	h.in(d.Reload)
+	h.says(h.why(d, c), systemDefault, "it is older than mode observe, which measures connections made since")
+	h.choose(c.server, otherChoice)
+	h.says(h.why(d, c), otherChoice, "its application has chosen that")
+}
+
 // The cookie, as ss -e shows it, is a name, too.
 func TestWhyNotByCookie(t *testing.T) {
 	h := newHost(t)
