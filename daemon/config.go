@@ -20,10 +20,13 @@ const (
 // maxRules is what the kernel half's table of 64 policies (plait_policies, bpf/sock.h) has beside the one for everything else.
 const maxRules = 63
 
+// maxPrefixes is what there is room for in plait_prefixes (bpf/rules.h), less the one that setRules may put there for IPv4.
+const maxPrefixes = 65535
+
 // maxControlBytes is what an address of a unix socket holds (sun_path, less its final 0).
 const maxControlBytes = 107
 
-// maxConfigBytes is more than the rules that the kernel half has room for (65536 prefixes) take. What is larger is no configuration, and would fill the memory of a daemon
+// maxConfigBytes is more than the rules that the kernel half has room for (65535 prefixes) take. What is larger is no configuration, and would fill the memory of a daemon
 // that is up.
 const maxConfigBytes = 8 << 20
 

@@ -340,6 +340,9 @@ func (c *Config) keys() []key {
 						r.rule(e, &x.Selection, choices(&x.Mode, &x.Policy, func(p float64) { x.HoldoutPercent = &p }, &x.Allow)...)
 						l.Rules = append(l.Rules, x)
 					})
+					if len(r.prefixes) > maxPrefixes {
+						r.problem(n, "rules: %d prefixes: expected at most %d", len(r.prefixes), maxPrefixes)
+					}
 				}}))
 		}},
 		{"egress", c.Egress.read},

@@ -285,6 +285,24 @@ func TestTooManyRules(t *testing.T) {
 	}
 }
 
+// More prefixes than the kernel half has room for are told with their place, before it is asked; one place is for IPv4, which is no part of ::/0.
+func TestTooManyPrefixes(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("congestion:\n  rules:\n    - prefix: ::/0\n    - prefixes:\n")
+	for i := range maxPrefixes - 1 {
+		fmt.Fprintf(&text, "        - 10.%d.%d.0/24\n", i>>8, i&255)
+	}
+	inDirectory(t, text.String())
+	if c, err := ReadConfig("plait.yaml"); err != nil || len(c.Congestion.Rules) != 2 {
+		t.Errorf("%d prefixes: %v, %d rules, want no error and 2", maxPrefixes, err, len(c.Congestion.Rules))
+	}
+	inDirectory(t, text.String()+"        - 192.0.2.0/24\n")
+	want := "plait.yaml:3:5: rules: 65536 prefixes: expected at most 65535"
+	if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
+		t.Errorf("one more: got %v, want %s", err, want)
+	}
+}
+
 // What the command line says outlasts a reload: plait up --observe must never begin to act because a file changed.
 func TestOverrides(t *testing.T) {
 	inDirectory(t, "control: /run/x\n")
