@@ -17,9 +17,9 @@ const (
 	greetTime = 10 * time.Second
 	// maxGreeting bounds connections that have not said who they are.
 	maxGreeting = 256
-	// defaultMaxConns bounds sessions, maxWaiting those that wait for Accept.
+	// defaultMaxConns bounds sessions, maxWaiting those that wait for Accept: dialers that come at once are many more than a program accepts before others have the CPU.
 	defaultMaxConns = 1000
-	maxWaiting      = 16
+	maxWaiting      = defaultMaxConns
 	// remember is how long the name of a session that has ended stays known, so that a late path does not begin it again.
 	remember = 2 * greetTime
 )

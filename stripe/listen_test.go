@@ -177,3 +177,29 @@ func TestWelcomeComesTooLate(t *testing.T) {
 		}
 	})
 }
+
+// A program that accepts late, on a busy host, has all that came meanwhile: a burst of dialers is none too many.
+func TestBurstWaitsForAccept(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := &Config{Key: a, Peers: []PublicKey{b.Public()}}
+	const burst = 40
+	for range burst {
+		c, err := Dial(t.Context(), cfg, l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Abort()
+	}
+	for range burst {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.(*Conn).Abort()
+	}
+}
