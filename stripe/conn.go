@@ -205,7 +205,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		select {
 		case <-c.readDeadline.wait():
-			return 0, c.opError("read", timeoutError{})
+			return 0, c.timedOut("read")
 		default:
 		}
 		c.mu.Lock()
@@ -233,7 +233,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			return 0, nil
 		}
 		if c.readable.await(c.readDeadline, c.done) != nil {
-			return 0, c.opError("read", timeoutError{})
+			return 0, c.timedOut("read")
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (c *Conn) write(add func(now time.Time) bool) error {
 	for {
 		select {
 		case <-c.writeDeadline.wait():
-			return c.opError("write", timeoutError{})
+			return c.timedOut("write")
 		default:
 		}
 		c.mu.Lock()
@@ -286,7 +286,7 @@ func (c *Conn) write(add func(now time.Time) bool) error {
 			return nil
 		}
 		if c.writable.await(c.writeDeadline, c.done) != nil {
-			return c.opError("write", timeoutError{})
+			return c.timedOut("write")
 		}
 	}
 }
@@ -329,6 +329,16 @@ func (timeoutError) Error() string   { return "i/o timeout" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
+
+// timedOut is what a passed deadline gives; after Close and Abort it counts no more.
+func (c *Conn) timedOut(op string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left {
+		return c.opError(op, net.ErrClosed)
+	}
+	return c.opError(op, timeoutError{})
+}
 
 func (c *Conn) opError(op string, err error) error {
 	if errors.Is(err, net.ErrClosed) {
