@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// mark begins the lines that are exchanged. Login scripts may print others before.
+	// mark begins what is exchanged. Login scripts may print lines before, and leave the last one open.
 	mark = "plait-stripe 1 "
 	// startTime is how long the far side waits for a path.
 	startTime = time.Minute
@@ -305,7 +305,7 @@ func send(w io.Writer, v any) error {
 	return err
 }
 
-// receive reads up to the line with the mark, at most so many bytes.
+// receive reads up to the end of the line with the mark, at most so many bytes.
 func receive(r *bufio.Reader, v any, most int) error {
 	var line []byte
 	for read := 0; read < most; {
@@ -318,12 +318,12 @@ func receive(r *bufio.Reader, v any, most int) error {
 		if err != nil {
 			return err
 		}
-		if text, ok := bytes.CutPrefix(line, []byte(mark)); ok {
+		if _, text, ok := bytes.Cut(line, []byte(mark)); ok {
 			return json.Unmarshal(text, v)
 		}
 		line = line[:0]
 	}
-	if bytes.HasPrefix(line, []byte(mark)) {
+	if bytes.Contains(line, []byte(mark)) {
 		return fmt.Errorf("what came is longer than %d bytes", most)
 	}
 	return errors.New("only other text came")

@@ -139,6 +139,16 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
+// Start-up files of the far side's shell print what they like, a prompt or the terminal's title without an end of the line, too. The answer is found behind it.
+func TestAnswerBehindBanner(t *testing.T) {
+	for _, banner := range []string{"welcome\n", "\x1b]0;title\a", "welcome\nsay> "} {
+		var got answer
+		if err := receive(bufio.NewReader(strings.NewReader(banner+mark+`{"Error":"no"}`+"\n")), &got, maxAnswer); err != nil || got.Error != "no" {
+			t.Errorf("behind %q: %+v, %v", banner, got, err)
+		}
+	}
+}
+
 // A crawler begins very many connections at once. The far side greets some; the others wait for their turn.
 func TestDialsAreBounded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
