@@ -67,6 +67,10 @@ func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) 
 	q, err := http.ReadRequest(r)
 	refused := "400 Bad Request"
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("HTTP: the request had no end after %v", askTime)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("HTTP: the request ended early, or is longer than %d bytes", askBytes)
 	case err != nil:
 		err = fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
 	case q.Method != http.MethodConnect:

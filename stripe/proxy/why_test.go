@@ -113,3 +113,24 @@ func TestSaysNothing(t *testing.T) {
 		}
 	})
 }
+
+// A request whose end does not come is HTTP all the same: of a slow program, and of one that says too much, the user hears that.
+func TestRequestWithoutEnd(t *testing.T) {
+	for name, c := range map[string]struct{ said, want string }{
+		"slow": {"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", "HTTP: the request had no end after 10s"},
+		"long": {"CONNECT a:1 HTTP/1.1\r\nCookie: " + strings.Repeat("x", askBytes), "HTTP: the request ended early, or is longer than 16384 bytes"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			go func() {
+				_, _ = io.WriteString(near, c.said)
+				_, _ = io.Copy(io.Discard, near)
+			}()
+			if err := carry(t.Context(), far, nil, nil); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("%s: told is %v; want %s", name, err, c.want)
+			}
+			far.Close()
+		})
+	}
+}
