@@ -214,7 +214,7 @@ func TestManagerDiesAndComesBack(t *testing.T) {
 	}
 	// A client that tries to join on its own is turned away.
 	w.run("ip", "-n", w.client, "mptcp", "endpoint", "add", "10.77.2.1", "subflow")
-	w.until("an attempt to join", func() bool { return w.counter(w.client, "MPTcpExtMPJoinSynTx") >= 2 })
+	w.until("an attempt to join", func() bool { return w.counter(w.server, "MPTcpExtMPJoinSynRx") >= 2 })
 	old.more(1_000_000)
 	if n := w.kernelSubflows(); n != 2 {
 		t.Errorf("%d subflows after an attempt to join without manager, want 2", n)
