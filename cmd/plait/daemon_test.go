@@ -164,6 +164,15 @@ func TestPrintNoBursts(t *testing.T) {
 	}
 }
 
+// There is no interval where a few connections have nearly all bursts, however many there are.
+func TestRatioWithoutInterval(t *testing.T) {
+	p := standIn{}.Status().Prefixes[0]
+	p.Difference.Low, p.Difference.High, p.Difference.Verdict = 0, 0, daemon.Unclear
+	if got, want := ratio(p), "0.50, too little to tell"; got != want {
+		t.Errorf("%d and %d connections: got %s, want %s", p.Managed.Connections, p.Holdout.Connections, got, want)
+	}
+}
+
 // What is printed as the next step reaches this plait.
 func TestPrintUp(t *testing.T) {
 	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {

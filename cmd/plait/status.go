@@ -182,7 +182,7 @@ func ratio(p daemon.PrefixStatus) string {
 	case d.Ratio == 0:
 		words = append(words, "nothing to compare yet")
 	case d.High == 0:
-		words = append(words, fmt.Sprintf("%.2f, too few connections", d.Ratio))
+		words = append(words, fmt.Sprintf("%.2f, too little to tell", d.Ratio))
 	default:
 		words = append(words, fmt.Sprintf("%.2f (%.2f to %.2f) %s", d.Ratio, d.Low, d.High, d.Verdict))
 	}
