@@ -39,7 +39,7 @@ func TestCompareWaiting(t *testing.T) {
 	}
 	none := func() Histogram { return Histogram{Counts: make([]uint64, 96)} }
 	long := [2]Histogram{none(), none()}
-	for range 50_000 {
+	for range 10_000 {
 		asking(&long[0], seconds, managed)
 		asking(&long[1], seconds, heldOut)
 	}
