@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -188,6 +189,9 @@ func wrongPath(path string) string {
 		return "expected an absolute path"
 	case len(path) > maxControlBytes:
 		return fmt.Sprintf("expected a path of at most %d bytes", maxControlBytes)
+	}
+	if info, err := os.Stat(path); strings.HasSuffix(path, "/") || err == nil && info.IsDir() {
+		return "expected the path of a socket, and that is a directory"
 	}
 	return ""
 }

@@ -232,6 +232,8 @@ func TestNotYAML(t *testing.T) {
 		"congestion:\n\tmode: off\n":        "plait.yaml:2:1: found a tab character that violates indentation: expected YAML",
 		"{}\n# \xe9t\xe9\n":                 "plait.yaml:2:1: invalid trailing UTF-8 octet: expected YAML",
 		"# \u00e9\n\n# \x00\n":              "plait.yaml:3:1: control characters are not allowed: expected YAML",
+		"control: /proc\n":                  "plait.yaml:1:10: control: /proc: expected the path of a socket, and that is a directory",
+		"control: /run/none/\n":             "plait.yaml:1:10: control: /run/none/: expected the path of a socket, and that is a directory",
 		"metrics: &a off\ncontrol: *a\n":    "plait.yaml:2:10: control: off: expected an absolute path",
 		"control: /run/x\nmetrics: *off\n":  "plait.yaml:2:1: unknown anchor 'off' referenced: expected YAML",
 	} {
