@@ -164,6 +164,22 @@ func TestPrintNoBursts(t *testing.T) {
 	}
 }
 
+// The rate of observed connections is not measured: 0.0 would be one that stands still.
+func TestPrintNoRate(t *testing.T) {
+	for bps, want := range map[uint64][]string{0: {"  42.0 / 73.0  -            10  ", "; rate -; window 10 segments"}, 2500000: {"  42.0 / 73.0  2.5          10  ", "; rate 2.50 Mbit/s; window 10 segments"}} {
+		var out strings.Builder
+		s := standIn{}.Status()
+		s.Sockets[0].Last.RateBps = bps
+		printSockets(&out, s, 1)
+		printWhy(&out, s.Sockets[0])
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%d bit/s: got\n%swant %q in it", bps, &out, w)
+			}
+		}
+	}
+}
+
 // There is no interval where a few connections have nearly all bursts, however many there are.
 func TestRatioWithoutInterval(t *testing.T) {
 	p := standIn{}.Status().Prefixes[0]

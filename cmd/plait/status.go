@@ -202,11 +202,19 @@ func printSockets(out io.Writer, s daemon.Status, rows int) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SOCKET\tLOCAL\tREMOTE\tUSES\tWANTED\tRTT ms\tLOST %\tBURST ms\tRATE Mbit/s\tCWND\t")
 	for _, k := range sockets[:min(len(sockets), rows)] {
-		fmt.Fprintf(t, "sk:%x\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\t%.1f\t%d\t\n", k.Cookie, k.Local, k.Remote, k.Algorithm, k.Wanted,
-			float64(k.Last.SRTTUs)/1000, losses(k.Total), burst(k, s.Prefixes), float64(k.Last.RateBps)/1e6, k.Last.CwndSegments)
+		fmt.Fprintf(t, "sk:%x\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%d\t\n", k.Cookie, k.Local, k.Remote, k.Algorithm, k.Wanted,
+			float64(k.Last.SRTTUs)/1000, losses(k.Total), burst(k, s.Prefixes), rate("%.1f", k.Last.RateBps), k.Last.CwndSegments)
 	}
 	t.Flush()
 	more(out, len(sockets), rows)
+}
+
+// rate is one in Mbit/s; none of observed connections is measured.
+func rate(format string, bps uint64) string {
+	if bps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, float64(bps)/1e6)
 }
 
 // burst is the latency of a connection's last one, and the mean of held-out connections to the same destination.

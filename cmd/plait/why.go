@@ -35,8 +35,8 @@ func printWhy(out io.Writer, s daemon.SocketStatus) {
 	}
 	printEvidence(out, s)
 	l := s.Last
-	fmt.Fprintf(out, "\nlast sample: RTT %.1f ms, least %.1f ms; rate %.2f Mbit/s; window %d segments of %d bytes\n",
-		float64(l.SRTTUs)/1000, float64(l.MinRTTUs)/1000, float64(l.RateBps)/1e6, l.CwndSegments, l.MSS)
+	fmt.Fprintf(out, "\nlast sample: RTT %.1f ms, least %.1f ms; rate %s; window %d segments of %d bytes\n",
+		float64(l.SRTTUs)/1000, float64(l.MinRTTUs)/1000, rate("%.2f Mbit/s", l.RateBps), l.CwndSegments, l.MSS)
 	fmt.Fprintf(out, "             in %.0f ms %d segments delivered, %d lost singly, %d lost in runs\n",
 		float64(l.IntervalUs)/1000, l.Delivered, l.LostSingle, l.LostBurst)
 	if l.BurstLatencyUs > 0 {
