@@ -116,10 +116,15 @@ func (t *Text) Progress(s Snapshot) {
 	if len(line) >= columns {
 		line = s.line(false)
 	}
-	for strings.Contains(line, " | ") && len(line) >= columns { // part of a link's rate would be another rate
-		line = line[:strings.LastIndex(line, " | ")]
+	for _, separator := range []string{" | ", ", ", " of "} { // part of a rate would be another rate
+		for len(line) >= columns && strings.Contains(line, separator) {
+			line = line[:strings.LastIndex(line, separator)]
+		}
 	}
-	fmt.Fprintf(t.Out, "\r%s\x1b[K", line[:min(len(line), columns-1)])
+	if len(line) >= columns {
+		line = ""
+	}
+	fmt.Fprintf(t.Out, "\r%s\x1b[K", line)
 	t.drawn = true
 }
 

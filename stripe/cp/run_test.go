@@ -156,6 +156,14 @@ func TestText(t *testing.T) {
 	if got, want := out.String(), "\r1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | eth0 1.0 Gbit/s\x1b[K"; got != want {
 		t.Errorf("without room for what links carried: %q, want %q", got, want)
 	}
+	for columns = range 60 { // of what has no room nothing is shown: half a number would be another one
+		out.Reset()
+		text.Progress(s)
+		whole := "1.0 GB of 3.0 GB, 1 of 2 files, 1.0 Gbit/s, 16s left | "
+		if got, cut := strings.CutSuffix(strings.TrimPrefix(out.String(), "\r"), "\x1b[K"); columns > 0 && (!cut || len(got) >= columns || got != "" && !strings.HasPrefix(whole, got+", ") && !strings.HasPrefix(whole, got+" | ") && got != "1.0 GB") {
+			t.Errorf("%d columns: %q", columns, got)
+		}
+	}
 	out.Reset()
 	columns = 65
 	text.Progress(s)
@@ -165,7 +173,7 @@ func TestText(t *testing.T) {
 	out.Reset()
 	columns = 10
 	text.Progress(s)
-	if got, want := out.String(), "\r1.0 GB of\x1b[K"; got != want {
+	if got, want := out.String(), "\r1.0 GB\x1b[K"; got != want {
 		t.Errorf("a terminal that became narrow shows %q, want %q", got, want)
 	}
 	columns = 120
