@@ -193,7 +193,7 @@ func TestRatioWithoutInterval(t *testing.T) {
 func TestPrintUp(t *testing.T) {
 	for control, want := range map[string]string{new(controlFlags).client().Path(): "", "/run/other": " --control /run/other"} {
 		var out strings.Builder
-		printUp(&out, standIn{}.Status(), where(control), "/log")
+		printUp(&out, standIn{}.Status(), false, where(control), "/log")
 		for _, line := range []string{"with plait down" + want + ", or by", "see plait status" + want + " and /log\n"} {
 			if !strings.Contains(out.String(), line) {
 				t.Errorf("%s: got\n%swant %q in it", control, &out, line)
@@ -204,8 +204,23 @@ func TestPrintUp(t *testing.T) {
 		var out strings.Builder
 		s := standIn{}.Status()
 		s.Mode = mode
-		if printUp(&out, s, "", "/log"); strings.Contains(out.String(), "return to") {
+		if printUp(&out, s, false, "", "/log"); strings.Contains(out.String(), "return to") {
 			t.Errorf("mode %s: connections that nobody has taken return: got\n%s", mode, &out)
+		}
+	}
+}
+
+// Rules act where all else is only observed, unless the command line says that nothing may.
+func TestPrintUpObserve(t *testing.T) {
+	for observe, want := range map[bool]string{
+		false: "are observed, policy rtcp; nothing is changed but by rules\n  they return to cubic with plait down",
+		true:  "are observed, policy rtcp; nothing is changed\n  BGP exits",
+	} {
+		var out strings.Builder
+		s := standIn{}.Status()
+		s.Mode, s.Rules = daemon.Observe, 1
+		if printUp(&out, s, observe, "", "/log"); !strings.Contains(out.String(), want) {
+			t.Errorf("--observe %v: got\n%swant %q in it", observe, &out, want)
 		}
 	}
 }

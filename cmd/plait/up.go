@@ -98,7 +98,7 @@ func (f *upFlags) up(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return &exit{1, fmt.Errorf("plait came up and ended again: %w; see %s", err, f.log)}
 	}
-	printUp(out, s, where(c.Control), f.log)
+	printUp(out, s, f.overrides.Observe, where(c.Control), f.log)
 	return nil
 }
 
@@ -281,19 +281,21 @@ func where(control string) string {
 	return " --control " + control
 }
 
-// printUp says what has been done.
-func printUp(out io.Writer, s daemon.Status, where, log string) {
+// printUp says what has been done. observe is whether the command line keeps rules from acting, too.
+func printUp(out io.Writer, s daemon.Status, observe bool, where, log string) {
 	does := map[daemon.Mode]string{
 		daemon.On:      fmt.Sprintf("connections of %s: policy %s, %g %% held out for comparison", s.Cgroup, s.Policy, s.HoldoutPercent),
 		daemon.Observe: fmt.Sprintf("connections of %s are observed, policy %s; nothing is changed", s.Cgroup, s.Policy),
 		daemon.Off:     "congestion off: no congestion control is chosen",
 	}
-	if s.Rules > 0 {
+	rules := s.Rules > 0 && !observe
+	if rules {
 		does[daemon.Off] += " but by rules"
+		does[daemon.Observe] += " but by rules"
 	}
 	fmt.Fprintf(out, "plait %s is up (process %d)\n", s.Version, s.PID)
 	fmt.Fprintf(out, "  %s\n", does[s.Mode])
-	if s.Mode == daemon.On || s.Rules > 0 { // else none has left it
+	if s.Mode == daemon.On || rules { // else none has left it
 		fmt.Fprintf(out, "  they return to %s with plait down%s, or by themselves if plait dies\n", s.Default, where)
 	}
 	if s.Egress != nil {

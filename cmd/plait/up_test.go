@@ -19,7 +19,7 @@ import (
 func TestPrintUpOff(t *testing.T) {
 	for rules, want := range []string{"congestion off: no congestion control is chosen\n", "congestion off: no congestion control is chosen but by rules\n"} {
 		var out strings.Builder
-		printUp(&out, daemon.Status{Mode: daemon.Off, Rules: rules, Egress: &daemon.EgressSummary{Mode: daemon.On}}, "", "log")
+		printUp(&out, daemon.Status{Mode: daemon.Off, Rules: rules, Egress: &daemon.EgressSummary{Mode: daemon.On}}, false, "", "log")
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%d rules: got\n%s", rules, out.String())
 		}
