@@ -293,7 +293,7 @@ func said(status int, ssh, plait, host string, err error) error {
 	case -1: // it did not end by itself
 		return fmt.Errorf("no answer: %w", err)
 	}
-	return fmt.Errorf("it ended with status %d; what it says is above. Another release of plait, perhaps: use the same at both ends", status)
+	return fmt.Errorf("it ended with status %d; what it says is above. Where there is no %s, install it, or say where it is with --remote-plait; another release of plait may not do: use the same at both ends", status, plait)
 }
 
 func send(w io.Writer, v any) error {

@@ -244,3 +244,12 @@ func TestSSHInAScriptHangs(t *testing.T) {
 		t.Errorf("it was waited for: %v", took)
 	}
 }
+
+// A shell that has no plait to run says so by 126 or 127, csh by 1, which plait may end with, too: both are named.
+func TestNoPlaitThere(t *testing.T) {
+	for _, status := range []int{1, 126, 127} {
+		if err := said(status, "ssh", "plait", "host", nil); !strings.Contains(err.Error(), "--remote-plait") {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+}
