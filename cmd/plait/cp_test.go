@@ -24,3 +24,13 @@ func TestGuideHasFlags(t *testing.T) {
 		t.Errorf("--links: %s", usage)
 	}
 }
+
+// JSON tells everything: -q beside it would do nothing.
+func TestCpJSONIsNotQuiet(t *testing.T) {
+	c := newCp()
+	c.SetArgs([]string{"--json", "-q", "file", "host:"})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "[json quiet]") {
+		t.Errorf("got %v", err)
+	}
+}
