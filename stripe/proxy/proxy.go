@@ -48,7 +48,7 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 	if err != nil {
 		return err
 	}
-	say(fmt.Sprintf("SOCKS5 and HTTP proxy at %v", l.Addr()))
+	say(ready(l.Addr()))
 	ended, end := context.WithCancel(ctx)
 	stayed := make(chan struct{})
 	defer func() { end(); <-stayed }()
@@ -84,6 +84,14 @@ func Run(ctx context.Context, host, at string, opt ssh.Options, say func(string)
 			}
 		}()
 	}
+}
+
+// ready says where the proxy is. The address is last.
+func ready(at net.Addr) string {
+	if at, ok := at.(*net.TCPAddr); ok && at.IP.IsLoopback() {
+		return fmt.Sprintf("SOCKS5 and HTTP proxy at %v", at)
+	}
+	return fmt.Sprintf("SOCKS5 and HTTP proxy, open to other hosts, at %v", at)
 }
 
 // stay keeps a connection with the far side, which ends when ssh has and it has none. It returns when that is so, or ctx ends.

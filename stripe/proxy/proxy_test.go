@@ -43,6 +43,15 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
+// A proxy that other hosts reach lets them to all that the far side reaches: who has made it so hears that.
+func TestOpenToOthersIsTold(t *testing.T) {
+	for at, open := range map[string]bool{"127.0.0.1": false, "::1": false, "::": true, "192.0.2.1": true} {
+		if got := ready(&net.TCPAddr{IP: net.ParseIP(at), Port: 1080}); strings.Contains(got, "other hosts") != open || !strings.HasSuffix(got, ":1080") {
+			t.Errorf("at %s: %s", at, got)
+		}
+	}
+}
+
 func TestProgramsGoThrough(t *testing.T) {
 	body := strings.Repeat("over every link ", 100000)
 	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
