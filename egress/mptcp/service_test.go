@@ -205,7 +205,7 @@ func TestManagerDiesAndComesBack(t *testing.T) {
 	w.reach(1)
 	s, stop := w.serve()
 	w.listen("tcp", "[::]:80")
-	old := w.fetch("10.77.0.2:80", 30_000_000, true)
+	old := w.fetch("10.77.0.2:80", 60_000_000, true)
 	w.subflows(s, 2)
 	stop()
 	old.more(3_000_000)
@@ -219,7 +219,7 @@ func TestManagerDiesAndComesBack(t *testing.T) {
 	if n := w.kernelSubflows(); n != 2 {
 		t.Errorf("%d subflows after an attempt to join without manager, want 2", n)
 	}
-	orphan := w.fetch("[fd77::2]:80", 20_000_000, true)
+	orphan := w.fetch("[fd77::2]:80", 30_000_000, true)
 	orphan.more(1_000_000)
 	if n := w.kernelSubflows(); n != 3 {
 		t.Errorf("%d subflows with a connection that began without manager, want 3", n)
