@@ -49,7 +49,7 @@ type dialer struct {
 
 // Dial connects to a listener at host:port, of which there may be several: its addresses on all its links, or some of them; it tells
 // the others itself. What one name leads to counts as one link: give those of several one by one. Dial returns as soon as there is one path; the others follow, and paths are made and dropped as links come
-// and go until the connection is closed. ctx is for Dial only.
+// and go until the connection is closed. ctx is for Dial only. Where no address can be connected to, it fails before ctx ends: at once if all refuse, after 11 s or more if none answers.
 func Dial(ctx context.Context, cfg *Config, addrs ...string) (*Conn, error) {
 	peers, err := resolve(ctx, addrs)
 	if err != nil {
