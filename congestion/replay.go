@@ -58,7 +58,10 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c C
 		out(s, c, to.chosen == nil || *to.chosen != now)
 		to.chosen = &now
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("%d: read sample: the line has more than %d bytes", n+1, maxLine)
+	case err != nil:
 		return fmt.Errorf("%d: %w", n+1, err)
 	}
 	return nil

@@ -87,7 +87,7 @@ func TestReplayMistakes(t *testing.T) {
 		{strings.NewReader(`{} {}`), "1: read sample: something follows it on the line"},
 		{strings.NewReader(`{"algorithm":"x"}`), `1: read sample: unknown congestion control "x"; there are reno, `},
 		{strings.NewReader(`{"srtt_us":-1}`), "1: read sample: json: cannot unmarshal number -1 into "},
-		{strings.NewReader(good + strings.Repeat(" ", maxLine)), "2: bufio.Scanner: token too long"},
+		{strings.NewReader(good + strings.Repeat(" ", maxLine)), "2: read sample: the line has more than 262144 bytes"},
 		{io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
 		{io.MultiReader(strings.NewReader(good+`{"cookie":`), iotest.ErrReader(io.ErrClosedPipe)), "2: io: read/write on closed pipe"},
 	} {
