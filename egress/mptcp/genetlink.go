@@ -110,5 +110,10 @@ func (c *commands) SetBackup(token uint32, s Subflow, backup bool) error {
 	if backup {
 		local.flags = flagBackup
 	}
-	return c.execute("set priority of subflow", cmdSetFlags, token, &local, &remote, 0)
+	err := c.execute("set priority of subflow", cmdSetFlags, token, &local, &remote, 0)
+	var op *netlink.OpError
+	if errors.As(err, &op) && op.Message == "" && errors.Is(op, unix.EINVAL) { // Linux 6.1 and 6.12 have no text for a subflow that is not there
+		return fmt.Errorf("%w (%w)", ErrGone, err)
+	}
+	return err
 }

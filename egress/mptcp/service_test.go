@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"plait.dev/plait/internal/rung"
 	"plait.dev/plait/lab/netns"
 )
 
@@ -196,6 +197,13 @@ func TestCommands(t *testing.T) {
 			}
 			d.finish()
 		})
+	}
+}
+
+// Older kernels tell the same in fewer words.
+func TestCommandsInGuest(t *testing.T) {
+	for _, kernel := range []string{"6.1", "6.12"} {
+		rung.Guest(t, kernel, "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^TestCommands$'")
 	}
 }
 
