@@ -142,6 +142,19 @@ func (n *network) ip(arguments string) string {
 
 func (n *network) in(ns string, f func() error) { n.Helper(); n.must(netns.Do(ns, f)) }
 
+// link is how the journal names a device of the server.
+func (n *network) link(device string) (name string) {
+	n.Helper()
+	n.in(n.server, func() error {
+		d, err := net.InterfaceByName(device)
+		if err == nil {
+			name = fmt.Sprintf("link %d", d.Index)
+		}
+		return err
+	})
+	return name
+}
+
 // lines are what ip lists in the server's namespace, sorted.
 func (n *network) lines(arguments string) []string {
 	n.Helper()

@@ -134,7 +134,7 @@ func TestReconcileAfterCrash(t *testing.T) {
 	second := n.open(Config{Exits: exits, Interface: "s1", TunnelSource: tunnelSource, Memory: first.config.Memory}, &journal)
 	n.must(second.Reconcile(slices.Values(some())))
 	n.same("after the crash", n.everything(), want)
-	s1 := "link 2"
+	s1 := n.link("s1")
 	n.same("journal", journal, []string{
 		"add rule 501: from 2001:db8:1::a unreachable: missing",
 		"delete rule 500: from 203.0.113.9 lookup 109: no longer wanted",
@@ -200,7 +200,7 @@ func TestForeign(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if want := "leave address 2001:db8:1::a link 2: it is there already, made by somebody else"; !slices.ContainsFunc(journal, func(s string) bool { return strings.HasPrefix(s, want) }) {
+	if want := "leave address 2001:db8:1::a " + n.link("s1") + ": it is there already, made by somebody else"; !slices.ContainsFunc(journal, func(s string) bool { return strings.HasPrefix(s, want) }) {
 		t.Errorf("journal lacks %q: %q", want, journal)
 	}
 	if rules := n.lines("-6 rule list from 2001:db8:1::b"); !slices.Equal(rules, []string{"501: from 2001:db8:1::b unreachable proto 112"}) {
