@@ -487,7 +487,7 @@ func TestFlowsForget(t *testing.T) {
 	h := newNamespace(t)
 	f := loadPrograms(h)
 	idle, fresh := flow4, flow6
-	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(idle.key(), &bpf.FlowsFlow{BeganAtNs: 1}))
+	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(idle.key(), &bpf.FlowsFlow{BeganAtNs: monotonicNs() - uint64(idleFor) - 1})) // before 0 where the machine is younger
 	h.must(f.Maps[bpf.FlowsMapPlaitFlows].Put(fresh.key(), &bpf.FlowsFlow{BeganAtNs: monotonicNs()}))
 	read := map[bpf.FlowKey]bool{}
 	h.must(f.count(func(k bpf.FlowKey, _ mptcp.Ends, _ *bpf.FlowStats) { read[k] = true }))
