@@ -14,16 +14,17 @@ import (
 // A process without the rights to use BPF is told which it lacks, and nothing of limits that do not matter.
 func TestRefused(t *testing.T) {
 	rung.Netns(t)
-	for name, c := range map[string]struct {
+	for _, c := range []struct { // the one that loads first: what package ebpf finds out about the kernel without a right, it remembers for the process
+		name         string
 		capabilities []uint // those it has
 		says         string
 	}{
-		"none":        {nil, "this process lacks CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN: run plait as root"},
-		"network":     {[]uint{capNetAdmin}, "this process lacks CAP_BPF, CAP_PERFMON: run plait as root"},
-		"no tracing":  {[]uint{capNetAdmin, capBPF}, "this process lacks CAP_PERFMON: run plait as root"},
-		"what it has": {[]uint{capNetAdmin, capBPF, capPerfmon}, ""},
+		{"what it has", []uint{capNetAdmin, capBPF, capPerfmon}, ""},
+		{"none", nil, "this process lacks CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN: run plait as root"},
+		{"network", []uint{capNetAdmin}, "this process lacks CAP_BPF, CAP_PERFMON: run plait as root"},
+		{"no tracing", []uint{capNetAdmin, capBPF}, "this process lacks CAP_PERFMON: run plait as root"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			spec, linked, err := bpf.Load()
 			if err != nil {
 				t.Fatal(err)
