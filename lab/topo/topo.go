@@ -26,7 +26,7 @@ type Topology struct {
 }
 
 // Plan is what the agent does, in this order: Namespaces, Steps, Files, Emulated, After, Daemons; then LinkSteps of every
-// link; then Ready is polled.
+// link, and what Queue says; then Ready is polled.
 type Plan struct {
 	// Namespaces to create, "wire" first. wire holds the inner parts of the links.
 	Namespaces []string
