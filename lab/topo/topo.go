@@ -25,8 +25,8 @@ type Topology struct {
 	exits []*exit // by name
 }
 
-// Plan is what the agent does, in this order: Namespaces, Steps, Files, Emulated, After, Daemons; then LinkSteps of every
-// link, and what Queue says; then Ready is polled.
+// Plan is what the agent does, in this order: Namespaces, Steps, Files, Emulated, After, Daemons; then Ready is polled;
+// then, for each cell, LinkSteps of every link, and what Queue says.
 type Plan struct {
 	// Namespaces to create, "wire" first. wire holds the inner parts of the links.
 	Namespaces []string
