@@ -53,7 +53,7 @@ var rules = []rule{
 	{in: []string{"./cmd/..."}, not: everything, but: []string{"./lab...", "./daemon", "./signals", "./congestion", "./stripe...", "github.com/spf13/cobra...", "github.com/spf13/pflag", "golang.org/x/term"}, why: "commands hold no logic"},
 	{in: []string{"./lab..."}, not: []string{"./..."}, but: []string{"./lab...", "./internal/..."}, why: "the lab drives plait from outside, as a user does"},
 	{in: []string{"./signals..."}, not: []string{"./..."}, but: []string{"./signals..."}, why: "signals are measured, not interpreted"},
-	{in: []string{"./..."}, except: []string{"./daemon"}, not: []string{"./bpf..."}, why: "only it loads programs and reads maps"},
+	{in: []string{"./..."}, except: []string{"./daemon"}, not: []string{"./bpf..."}, why: "only it loads plait's programs and reads their maps"},
 	{in: []string{"./bpf...", "./stripe..."}, not: []string{"./..."}, but: []string{"./bpf...", "./stripe..."}, why: "they are of use without the rest"},
 	{in: []string{"./signals", "./congestion"}, not: slices.Concat(everything, []string{"os...", "net...", "syscall", "time"}), but: []string{"./signals"},
 		why: "they compute: data and time are arguments"},
