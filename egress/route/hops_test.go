@@ -42,3 +42,27 @@ func TestNextHopOfMany(t *testing.T) {
 		t.Errorf("with a way there: %q", got)
 	}
 }
+
+// A next hop may have a route of its own among the best paths, as where border routers announce their addresses, or be on no network of the interface, as where a server has
+// nothing but its own address and a way to its gateway. The kernel takes a route to neither, unless it is told that the next hop is on the link.
+func TestNextHopOnLink(t *testing.T) {
+	for _, c := range []struct{ name, prepare, hop, host, prefix string }{
+		{"IPv6, announced", "", "2001:db8:1:1::1", "2001:db8:1:1::1/128", "2001:db8:d000::/48"},
+		{"IPv4, announced", "", "10.1.0.1", "10.1.0.1/32", "192.0.2.0/24"},
+		{"IPv6, no network", "-6 route add 2001:db8:77::/64 via 2001:db8:99::1 dev s1 onlink", "2001:db8:77::1", "2001:db8:d001::/48", "2001:db8:d000::/48"},
+		{"IPv4, no network", "-4 route add 198.18.0.0/24 via 198.19.0.1 dev s1 onlink", "198.18.0.1", "192.0.3.0/24", "192.0.2.0/24"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNetwork(t)
+			if c.prepare != "" {
+				n.ip("-n " + n.server + " " + c.prepare)
+			}
+			k := n.kernel(&[]string{})
+			n.must(k.Reconcile(slices.Values(some())))
+			hop := netip.MustParseAddr(c.hop)
+			for _, p := range []string{c.host, c.prefix} {
+				n.must(k.Apply([]egress.Change{{New: &egress.Entry{Prefix: netip.MustParsePrefix(p), NextHop: hop}}}))
+			}
+		})
+	}
+}

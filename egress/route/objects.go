@@ -142,7 +142,7 @@ func (r kernelRoute) request(b body, verb Verb) netlink.Message {
 	if verb == Delete {
 		scope, kindOf = unix.RT_SCOPE_NOWHERE, 0 // any
 	}
-	b = append(b, family(a), r.bits, 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf, 0, 0, 0, 0).
+	b = body(native.AppendUint32(append(b, family(a), r.bits, 0, 0, unix.RT_TABLE_UNSPEC, Protocol, scope, kindOf), r.flags(verb))).
 		address(unix.RTA_DST, a).number(unix.RTA_TABLE, r.table).number(unix.RTA_PRIORITY, r.metric)
 	switch {
 	case verb == Delete:
@@ -155,6 +155,14 @@ func (r kernelRoute) request(b body, verb Verb) netlink.Message {
 		b = b.number(unix.RTA_OIF, r.link).attribute(unix.RTA_VIA, append(via, r.gateway.AsSlice()...)...)
 	}
 	return b.request(kind(verb, unix.RTM_NEWROUTE), flags(verb))
+}
+
+// flags say of a gateway that it is on the link: the kernel takes none that it would send over a gateway itself, as one with a best path of its own, or one on no network of the interface.
+func (r kernelRoute) flags(verb Verb) uint32 {
+	if verb != Delete && r.gateway.IsValid() {
+		return unix.RTNH_F_ONLINK
+	}
+	return 0
 }
 
 // kernelRule is a routing rule for packets of one source address.

@@ -245,7 +245,7 @@ func TestNextHops(t *testing.T) {
 		return egress.Entry{Prefix: netip.MustParsePrefix(prefix), NextHop: netip.MustParseAddr(hop)}
 	}
 	n.must(k.Reconcile(slices.Values([]egress.Entry{best("::/0", "fc00:2::5")})))
-	n.same("recursive", n.lines("-6 route show default"), []string{"default via 2001:db8:1:2::1 dev s2 proto 112 metric 4112 pref medium"})
+	n.same("recursive", n.lines("-6 route show default"), []string{"default via 2001:db8:1:2::1 dev s2 proto 112 metric 4112 onlink pref medium"})
 	for _, c := range []struct{ prefix, hop, want string }{
 		{"2001:db8:c000::/48", "2001:db8:99::1", "only over plait's own route ::/0 via 2001:db8:1:2::1"},
 		{"198.51.100.0/24", "192.0.2.1", "network is unreachable; a route or a network to it is missing"},

@@ -56,10 +56,10 @@ func TestReconcile(t *testing.T) {
 		{"-4 route show table 101", `198.51.100.0/24 nhid 1879048194 encap seg6 mode encap segs 1 [ fc00:1:0:4:: ] dev s1 proto 112 metric 4112`},
 		{"-4 route show table 102", `default nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 proto 112 metric 4112`},
 		{"-6 route show proto 112", `2001:db8:c000::/48 nhid 1879048193 encap seg6 mode encap segs 1 [ fc00:2:0:6:: ] dev s1 metric 4113 pref medium
-			2001:db8:c000::/48 via 2001:db8:1:1::1 dev s1 metric 4112 pref medium`},
+			2001:db8:c000::/48 via 2001:db8:1:1::1 dev s1 metric 4112 onlink pref medium`},
 		{"-4 route show proto 112", `198.51.100.0/24 nhid 1879048195 encap seg6 mode encap segs 1 [ fc00:2:0:4:: ] dev s1 metric 4113
-			198.51.100.0/24 via 10.1.0.1 dev s1 metric 4112
-			198.51.101.0/24 via inet6 2001:db8:1:1::1 dev s1 metric 4112`},
+			198.51.100.0/24 via 10.1.0.1 dev s1 metric 4112 onlink
+			198.51.101.0/24 via inet6 2001:db8:1:1::1 dev s1 metric 4112 onlink`},
 		{"-6 rule", `0: from all lookup local
 			32766: from all lookup main
 			500: from 2001:db8:1::a lookup 101 proto 112
