@@ -51,6 +51,8 @@ type exits struct {
 	settled   atomic.Bool   // the plan is complete enough to be the kernel's
 	undone    chan struct{} // steps failed that are to be tried again
 	misplaced chan struct{} // exits went out or came back, which the main table does not know yet
+	// lacking is what the kernel lacks of the plan, as far as was found last; nil: nothing.
+	lacking atomic.Pointer[string]
 
 	counting  sync.Mutex // guards census and countedAt
 	census    *mptcp.Census
@@ -107,10 +109,13 @@ func (x *exits) change(plan func() []egress.Change) []egress.Change {
 	case !x.settled.Load():
 	case x.kernel == nil:
 		x.would(changes)
-	case x.kernel.Apply(changes) != nil: // each step that failed is in the journal
-		select {
-		case x.undone <- struct{}{}:
-		default: // that is known
+	default:
+		if err := x.kernel.Apply(changes); err != nil { // each step that failed is in the journal
+			x.lacks(err)
+			select {
+			case x.undone <- struct{}{}:
+			default: // that is known
+			}
 		}
 	}
 	return changes

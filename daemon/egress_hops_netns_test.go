@@ -30,6 +30,27 @@ func TestEgressNextHopMoves(t *testing.T) {
 	s.must(err)
 }
 
+// What the kernel lacks of the plan is told for as long as that is so: here nothing leads to the next hop of a best path.
+func TestEgressLacking(t *testing.T) {
+	s := newContentServer(t)
+	p := s.tells(On)
+	lacks := func(want string) {
+		s.eventually(20*time.Second, "the kernel lacks "+want, func() bool {
+			e, err := p.Egress()
+			s.must(err)
+			return strings.Contains(e.Lacking, want) && (want == "") == (e.Lacking == "") && (want == "") == !slices.Contains(s.status(p).Warnings, e.Lacking)
+		})
+	}
+	lacks("")
+	s.ip("-n " + s.ns + " -6 route add unreachable " + hopAddress + "/128")
+	s.say(s.announce(0, "2001:db8:e::/48"))
+	lacks("find the way to next hop " + hopAddress)
+	s.ip("-n " + s.ns + " -6 route del unreachable " + hopAddress + "/128")
+	lacks("")
+	_, err := p.Stop(t.Context())
+	s.must(err)
+}
+
 // A BGP daemon beside plait may announce prefixes of this host, and the reflector tells them plait, too. They are no way to go, and nothing that is tried again and again.
 func TestEgressOwnNextHop(t *testing.T) {
 	s := newContentServer(t)

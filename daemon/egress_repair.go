@@ -43,6 +43,24 @@ func (c *comparing) undone(now time.Time) {
 	}
 }
 
+// lacks notes what keeps the kernel's state from being that of the plan.
+func (x *exits) lacks(err error) {
+	why := firstLine(err)
+	x.lacking.Store(&why)
+}
+
+// behind says what the kernel lacks of the plan, in mode on.
+func (x *exits) behind() string {
+	if x == nil {
+		return ""
+	}
+	why := x.lacking.Load()
+	if why == nil {
+		return ""
+	}
+	return "the kernel lacks some of the exits' routes, rules or addresses (plait egress log): " + *why
+}
+
 // settle makes the kernel's state that of the plan for the first time, or again. The caller has x.writing.
 func (x *exits) settle() error {
 	x.settled.Store(true)
@@ -50,9 +68,12 @@ func (x *exits) settle() error {
 		return nil
 	}
 	err := x.kernel.Reconcile(x.plan.Entries())
-	if err != nil {
-		x.logf("%v", err)
+	if err == nil {
+		x.lacking.Store(nil)
+		return nil
 	}
+	x.lacks(err)
+	x.logf("%v", err)
 	return err
 }
 
@@ -81,6 +102,7 @@ func (x *exits) repair() error {
 	}
 	err := x.kernel.Repair(x.plan.Entries())
 	if err != nil {
+		x.lacks(err)
 		x.logf("%v", err)
 	}
 	return err

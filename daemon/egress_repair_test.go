@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,5 +52,8 @@ func TestUndone(t *testing.T) {
 	}
 	if len(x.undone) != 1 {
 		t.Error("nobody is told of a step that failed")
+	}
+	if got, want := x.behind(), "the kernel lacks some of the exits' routes, rules or addresses (plait egress log): apply changes: Reconcile comes first"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

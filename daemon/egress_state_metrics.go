@@ -16,6 +16,7 @@ const censusEvery = time.Minute
 
 var (
 	describeSettled   = prometheus.NewDesc("plait_egress_settled", "1 once the reflectors have told their routes and the kernel follows them.", nil, nil)
+	describeLacking   = prometheus.NewDesc("plait_egress_lacking", "1 while the kernel lacks some of the exits' routes, rules or addresses: plait status says why.", nil, nil)
 	describeSession   = prometheus.NewDesc("plait_egress_session_up", "1 while the BGP session with a route reflector is established.", []string{"reflector"}, nil)
 	describeRoutes    = prometheus.NewDesc("plait_egress_routes", "Routes a reflector has told, with those kept of a lost session.", []string{"reflector"}, nil)
 	describeRefused   = prometheus.NewDesc("plait_egress_refused_routes", "Routes that are not used: plait egress exits says why.", []string{"from"}, nil)
@@ -24,12 +25,13 @@ var (
 	describeStandsBy  = prometheus.NewDesc("plait_exit_standing_by", "1 while an exit carries as much as its cap allows (cap); clients for whom it loses too much (loss), brings what others carry late (late), or shares a bottleneck with the best path's exit (shared); 1 while nothing that is sent through it arrives, whoever the client is (out).", []string{"exit", "why"}, nil)
 	describeSetAside  = prometheus.NewDesc("plait_egress_prefixes_set_aside", "Prefixes with an exit that plain TCP does not use either, since it is silent.", nil, nil)
 	describeNewMoved  = prometheus.NewDesc("plait_egress_moved_exceeded", "1 while more than moved_percent leaves by other exits than the best path's: connections that begin have that alone.", nil, nil)
-	stateDescriptions = []*prometheus.Desc{describeSettled, describeSession, describeRoutes, describeRefused, describeManaged, describeCensus, describeStandsBy, describeSetAside, describeNewMoved}
+	stateDescriptions = []*prometheus.Desc{describeSettled, describeLacking, describeSession, describeRoutes, describeRefused, describeManaged, describeCensus, describeStandsBy, describeSetAside, describeNewMoved}
 )
 
 // exitsState is what the lever decides, for exitsStateCollector.
 type exitsState struct {
 	settled  bool
+	lacking  bool
 	sessions []SessionStatus
 	refused  map[string]uint64 // routes, by whom they are from
 	exits    []string
@@ -45,7 +47,7 @@ type exitsState struct {
 
 // state is what metrics tell.
 func (x *exits) state() exitsState {
-	s := exitsState{settled: x.settled.Load(), census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, out: map[string]bool{}, aside: map[netip.Prefix]bool{}}
+	s := exitsState{settled: x.settled.Load(), lacking: x.behind() != "", census: x.counted(time.Now()), refused: map[string]uint64{}, full: map[string]bool{}, out: map[string]bool{}, aside: map[netip.Prefix]bool{}}
 	var refused []RefusedStatus
 	s.sessions, refused = x.sessions()
 	if x.mptcp != nil {
@@ -100,6 +102,7 @@ func (c exitsStateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	is := map[bool]float64{true: 1}
 	gauge(describeSettled, is[s.settled])
+	gauge(describeLacking, is[s.lacking])
 	for _, session := range s.sessions {
 		routes := 0
 		for _, n := range session.Routes {

@@ -21,13 +21,13 @@ import (
 // Each thing an operator wants to be woken for has a metric that says so.
 func TestExitsStateMetrics(t *testing.T) {
 	managed := 7
-	s := exitsState{settled: true, managed: &managed, census: &mptcp.Census{MPTCP: 7, Fallback: 1, Plain: 2}, exits: []string{"a", "b"}, refused: map[string]uint64{"a": 5},
+	s := exitsState{settled: true, lacking: true, managed: &managed, census: &mptcp.Census{MPTCP: 7, Fallback: 1, Plain: 2}, exits: []string{"a", "b"}, refused: map[string]uint64{"a": 5},
 		sessions: []SessionStatus{{Reflector: netip.MustParseAddr("2001:db8::1"), State: bgp.Established.String(), Routes: map[string]int{"VPNv6": 10, "VPNv4": 1}},
 			{Reflector: netip.MustParseAddr("2001:db8::2"), State: bgp.Idle.String()}},
 		full: map[string]bool{"b": true}, out: map[string]bool{"a": true}, browned: map[egress.Why]map[string]int{egress.Loses: {"a": 4}, egress.Late: {"b": 2}}, shared: map[string]int{"b": 3}, aside: map[netip.Prefix]bool{netip.MustParsePrefix("2001:db8:c::/48"): true}, moved: true}
 	want := []string{
 		"plait_egress_clients_connections kind=fallback 1", "plait_egress_clients_connections kind=mptcp 7", "plait_egress_clients_connections kind=plain 2",
-		"plait_egress_connections 7", "plait_egress_moved_exceeded 1", "plait_egress_prefixes_set_aside 1", "plait_egress_refused_routes from=a 5",
+		"plait_egress_connections 7", "plait_egress_lacking 1", "plait_egress_moved_exceeded 1", "plait_egress_prefixes_set_aside 1", "plait_egress_refused_routes from=a 5",
 		"plait_egress_routes reflector=2001:db8::1 11", "plait_egress_routes reflector=2001:db8::2 0",
 		"plait_egress_session_up reflector=2001:db8::1 1", "plait_egress_session_up reflector=2001:db8::2 0", "plait_egress_settled 1",
 		"plait_exit_standing_by exit=a why=cap 0", "plait_exit_standing_by exit=a why=late 0", "plait_exit_standing_by exit=a why=loss 4", "plait_exit_standing_by exit=a why=out 1", "plait_exit_standing_by exit=a why=shared 0",

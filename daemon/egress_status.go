@@ -25,7 +25,9 @@ const maxRoutes = 1000
 type EgressStatus struct {
 	Mode Mode `json:"mode"`
 	// Settled: the reflectors have told their routes, and from then on the kernel follows them.
-	Settled  bool            `json:"settled"`
+	Settled bool `json:"settled"`
+	// Lacking is what the kernel lacks of the plan all the same, and why; empty: nothing.
+	Lacking  string          `json:"lacking,omitempty"`
 	Sessions []SessionStatus `json:"sessions"`
 	Exits    []ExitStatus    `json:"exits"`
 	// Others is what leaves by none of them, if anything does and the kernel can watch flows.
@@ -196,7 +198,7 @@ func (x *exits) status() EgressStatus {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out.Settled = x.settled.Load()
+	out.Settled, out.Lacking = x.settled.Load(), x.behind()
 	out.Refused = append(out.Refused, x.refusals()...)
 	for _, e := range x.config.Exits {
 		one := ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}}

@@ -208,7 +208,7 @@ func (d *Daemon) status(connections bool) Status {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	lacks := mptcp.SwitchedOff()
-	for _, why := range []string{d.kernel.replaced(d.config.Cgroup), d.kernel.outlasting(), d.config.Egress.unplugged(), d.config.Egress.alone(lacks), d.exits.blind(), d.config.Ackpath.idle(lacks)} {
+	for _, why := range []string{d.kernel.replaced(d.config.Cgroup), d.kernel.outlasting(), cmp.Or(d.exits.behind(), d.config.Egress.unplugged()), d.config.Egress.alone(lacks), d.exits.blind(), d.config.Ackpath.idle(lacks)} {
 		if why != "" {
 			s.Warnings = append(s.Warnings, why)
 		}

@@ -70,6 +70,8 @@ func printExits(out io.Writer, s daemon.EgressStatus) {
 		fmt.Fprintf(out, "mode %s: nothing of this is in the kernel\n", s.Mode)
 	case !s.Settled:
 		fmt.Fprintln(out, "waiting for the reflectors' routes: the kernel has what was there before")
+	case s.Lacking != "":
+		fmt.Fprintln(out, "warning:", s.Lacking)
 	}
 	if s.MPTCP != nil {
 		fmt.Fprintf(out, "MPTCP: %d connections of clients, %d subflows, %d addresses announced\n", s.MPTCP.Connections, s.MPTCP.Subflows, s.MPTCP.Announced)
