@@ -193,7 +193,7 @@ func (x *Egress) exit(r *reader, n *yaml.Node, pools *[]pool) {
 	r.mapping(n, "exits", []key{
 		text("name", &one.Name, wrongName),
 		text("route_target", &one.RouteTarget, wrongRouteTarget),
-		parsed("locators", &one.Locators, "an IPv6 prefix, like 2001:db8:f1::/48", netip.ParsePrefix),
+		parsed("locators", &one.Locators, "an IPv6 prefix without bits behind its length, like 2001:db8:f1::/48", maskedPrefix),
 		parsed("sids", &one.SIDs, "an IPv6 address, like 2001:db8:f1:0:40::", netip.ParseAddr),
 		parsed("addresses", &from, "an IP address, or a prefix without bits behind its length to take it from", addressOrPrefix),
 		number("cost", &one.Cost, 1_000_000),
@@ -263,6 +263,15 @@ func (x *Egress) keys(pools *[]pool) []key {
 	}...)
 }
 
+// leave leaves another host its address: on this one, nothing would reach that host.
+func (x *Egress) leave(r *reader, n *yaml.Node, a netip.Addr, whose string) {
+	for _, e := range x.Exits {
+		if slices.Contains(e.Addresses, a) {
+			r.problem(n, "egress: exits: address %v of exit %s is %s's: expected one that no other host has", a, e.Name, whose)
+		}
+	}
+}
+
 // read reads the section. What has no default must be there.
 func (x *Egress) read(r *reader, n *yaml.Node) {
 	x.Mode, x.Strategy, x.HoldoutPercent, x.MovedPercent = Observe, egress.Throughput, 5, 100
@@ -289,6 +298,9 @@ func (x *Egress) read(r *reader, n *yaml.Node) {
 		if slices.Contains(e.Addresses, x.Address) {
 			r.problem(n, "egress: address: %v: expected an address that exit %s has not got: connections begin from it, by any exit", x.Address, e.Name)
 		}
+	}
+	for _, one := range x.Reflectors {
+		x.leave(r, n, one.Address, "a reflector")
 	}
 	if len(r.problems) == before && len(x.BorderRouters) > 0 {
 		x.checkNetwork(r, n)

@@ -87,7 +87,7 @@ func TestAOSecrets(t *testing.T) {
 func TestMistakenExitOnce(t *testing.T) {
 	for mistake, want := range map[string]string{
 		"":                          `plait.yaml:12:7: exits: plan exit "a": it has no locator, so every SID would be refused: give the SRv6 prefix of its border router`,
-		"locators: 2001:db8:f1::, ": "plait.yaml:12:53: locators: 2001:db8:f1::: expected an IPv6 prefix, like 2001:db8:f1::/48",
+		"locators: 2001:db8:f1::, ": "plait.yaml:12:53: locators: 2001:db8:f1::: expected an IPv6 prefix without bits behind its length, like 2001:db8:f1::/48",
 	} {
 		inDirectory(t, strings.Replace(egressText, "locators: 2001:db8:f1::/48, ", mistake, 1))
 		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
@@ -118,6 +118,9 @@ func TestEgressMistakes(t *testing.T) {
 		"a target of 8 bytes": {`"65000:12"`, `"65536:70000"`, "plait.yaml:13:31: route_target: 65536:70000: expected a route target with one number of at most 65535"},
 		"a target with a 0":   {`"65000:12"`, `"065000:12"`, `plait.yaml:13:31: route_target: 065000:12: expected a route target like "65000:11"`},
 		"an exit's address":   {"2001:db8:1::b,", "2001:db8:1::10,", "plait.yaml:3:3: egress: address: 2001:db8:1::10: expected an address that exit b has not got"},
+		"a reflector's":       {"2001:db8:1::b,", "2001:db8:1::2,", "plait.yaml:3:3: egress: exits: address 2001:db8:1::2 of exit b is a reflector's: expected one that no other host has"},
+		"a locator's length":  {"2001:db8:f1::/48", "2001:db8:f1:1::/48", "plait.yaml:12:53: locators: 2001:db8:f1:1::/48: expected an IPv6 prefix without bits behind its length"},
+		"a mapped locator":    {"2001:db8:f1::/48", `"::ffff:192.0.2.0/120"`, "plait.yaml:12:53: locators: ::ffff:192.0.2.0/120: expected an IPv6 prefix"},
 		"two with one target": {`"65000:12"`, `"65000:11"`, "plait.yaml:13:7: exits: "},
 		"an unknown key":      {"interface: eth0", "device: eth0", "plait.yaml:7:3: device: unknown key: expected "},
 		"SIDs and a target":   {`route_target: "65000:12"`, `route_target: "65000:12", sids: "fc00::1"`, "plait.yaml:13:7: exits: plan exit \"b\": its routes are known by its SIDs: leave out route target and locators"},

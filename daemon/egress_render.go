@@ -104,6 +104,26 @@ func (x *Egress) network() render.Network {
 	return n
 }
 
+// checkServer looks for what this server has and a router has, too, and whether reflectors expect it.
+func (x *Egress) checkServer(r *reader, n *yaml.Node) {
+	network := x.network()
+	same := func(id netip.Addr, whose string) {
+		if id == x.RouterID {
+			r.problem(n, "egress: router_id: %v is of %s: expected one of no other BGP speaker", id, whose)
+		}
+	}
+	for _, one := range network.Reflectors {
+		same(one.RouterID, "reflector "+one.Name)
+	}
+	for _, b := range network.BorderRouters {
+		same(b.RouterID, "border router "+b.Name)
+		x.leave(r, n, b.Address, "border router "+b.Name)
+	}
+	if len(x.Servers) > 0 && !slices.ContainsFunc(x.Servers, func(p netip.Prefix) bool { return p.Contains(x.Address) }) {
+		r.problem(value(n, "servers"), "servers: none has address %v: the reflectors would refuse this server; expected one that has", x.Address)
+	}
+}
+
 // checkNetwork looks for what contradicts each other, once all is read. n is the section.
 func (x *Egress) checkNetwork(r *reader, n *yaml.Node) {
 	for i, one := range x.Reflectors {
@@ -111,6 +131,7 @@ func (x *Egress) checkNetwork(r *reader, n *yaml.Node) {
 			r.problem(value(list(value(n, "reflectors"))[i], "ao_keys"), "ao_keys: border_routers are rendered for FRR, which has no TCP-AO: expected password_file, or no border_routers in this file")
 		}
 	}
+	x.checkServer(r, n)
 	network := x.network()
 	routers := value(n, "border_routers")
 	if err := network.Check(); err != nil {

@@ -35,6 +35,8 @@ func (n Network) Check() error {
 		switch {
 		case !name.MatchString(r.Name):
 			return fmt.Errorf("reflectors: name %q: expected letters, digits, dots and dashes, at most 32", r.Name)
+		case r.Address.Is4():
+			return fmt.Errorf("reflectors: address %v: border routers connect to it from their IPv6 addresses; expected an IPv6 address", r.Address)
 		case r.RouterID.IsValid() && len(n.Servers) == 0:
 			return errors.New("no servers: expected the networks content servers come to the reflectors from")
 		}
