@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -38,9 +39,13 @@ func rules(v *route.View, x Exit) Result {
 
 func table(v *route.View, x Exit) Result {
 	n, err := v.Count(x.Table)
-	switch {
+	theirs, unread := v.Others(x.Table)
+	switch err := cmp.Or(err, unread); {
 	case err != nil:
 		return Result{Unknown, x.Name, "table", err.Error(), "run this as root"}
+	case theirs != "":
+		return Result{Failed, x.Name, "table", fmt.Sprintf("table %d holds routes of others, as %s: packets of the exit's addresses are unreachable until they are gone", x.Table, theirs),
+			fmt.Sprintf("see ip -6 route show table %d and ip route show table %[1]d: delete them, and have whoever makes them use another table", x.Table)}
 	case n != x.Routes:
 		return Result{Failed, x.Name, "table", fmt.Sprintf("the kernel has %d routes in table %d, the plan %d", n, x.Table, x.Routes), reinstall}
 	}

@@ -16,3 +16,14 @@ func TestRuleOfTunnelSource(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+// Somebody else's routes in an exit's table keep plait from using it: nobody puts back the rule that is missing until they are gone.
+func TestTableOfOthers(t *testing.T) {
+	n := newNetwork(t)
+	n.ip("-n %s -6 route add 2001:db8:77::/48 dev lo table 101 proto static", n.server)
+	out := n.run()
+	n.want(out, map[string][]Outcome{"table": {Failed}})
+	if text := found(out, "table"); !strings.Contains(text, "route 2001:db8:77::/48") {
+		t.Errorf("got %s", text)
+	}
+}

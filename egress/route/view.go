@@ -73,6 +73,15 @@ func (v *View) Count(table uint32) (int, error) {
 	return sum, nil
 }
 
+// Others is a route of somebody else in a table, as ip(8) would write it; empty: there is none.
+func (v *View) Others(table uint32) (string, error) {
+	theirs, err := v.kernel.foreign(table)
+	for protocol, example := range theirs {
+		return fmt.Sprintf("%v of protocol %d", example, protocol), err
+	}
+	return "", err
+}
+
 // Way is the route the kernel takes for a packet.
 type Way struct {
 	Table     uint32
