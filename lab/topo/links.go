@@ -19,7 +19,7 @@ const (
 	//
 	//	node -> near end -> [queue pair: netem rate, limit] -> far end [netem delay, loss] -> node
 	//
-	// joined by redirects at ingress; or, where no parameter changes and no packet is lost at random,
+	// joined by redirects at ingress; or, where neither a parameter nor the carrier changes and no packet is lost at random,
 	//
 	//	node -> near end [limit, by package queue] -> far end [netem rate, delay] -> node
 	//
@@ -63,7 +63,7 @@ func (t *Topology) chooseKind(l *link) error {
 	forward, backward, touched, changed := []*experiment.Direction{l.spec.Forward}, []*experiment.Direction{l.spec.Backward}, false, false
 	for _, ev := range t.spec.Timeline {
 		if ev.Link == l.name {
-			touched, changed = true, changed || ev.Set != nil || ev.Forward != nil || ev.Backward != nil
+			touched, changed = true, changed || ev.Set != nil || ev.Forward != nil || ev.Backward != nil || ev.Carrier != ""
 			forward = append(forward, ev.Set, ev.Forward)
 			backward = append(backward, ev.Set, ev.Backward)
 		}
@@ -71,7 +71,8 @@ func (t *Topology) chooseKind(l *link) error {
 	l.queue = [2]bool{anyDirection(forward, hasQueue), anyDirection(backward, hasQueue)}
 	both := append(forward, backward...)
 	needsEmulator := func(d *experiment.Direction) bool { return needsEmulator(d, t.spec.Kernel) }
-	for i, d := range []*experiment.Direction{l.spec.Forward, l.spec.Backward} { // netem loses packets before they have taken their time
+	// One netem loses packets before they have taken their time, and all that wait when the carrier goes, of which package queue does not know.
+	for i, d := range []*experiment.Direction{l.spec.Forward, l.spec.Backward} {
 		l.joint[i] = l.queue[i] && !changed && d.LossPercent == nil
 	}
 	plain := !anyDirection(both, hasQueue) && !anyDirection(both, hasDelay) && !anyDirection(both, needsEmulator)

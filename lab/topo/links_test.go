@@ -16,6 +16,7 @@ func TestKind(t *testing.T) {
 		{name: "no rate, no queue", link: "queue_packets: 5", want: direct},
 		{name: "rate forward", link: "forward: {rate_mbps: 5}", want: staged, queue: [2]bool{true, false}, joint: [2]bool{true, false}},
 		{name: "rate and an event that changes no parameter", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, blackhole: both}", want: staged, queue: [2]bool{true, true}, joint: [2]bool{true, true}},
+		{name: "rate and a carrier that goes", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, carrier: down}", want: staged, queue: [2]bool{true, true}},
 		{name: "rate and a change", link: "rate_mbps: 5", timeline: "{at_s: 1, link: l, forward: {delay_ms: 5}}", want: staged, queue: [2]bool{true, true}},
 		{name: "rate and loss", link: "{rate_mbps: 5, loss_percent: 1}", want: staged, queue: [2]bool{true, true}},
 		{name: "rate later", timeline: "{at_s: 1, link: l, backward: {rate_mbps: 5}}", want: staged, queue: [2]bool{false, true}},
