@@ -71,8 +71,24 @@ func Attach(c Config) (*Queue, error) {
 		if err != nil {
 			return fmt.Errorf("put a queue behind %s of %s: %w", c.Near, c.NS, err)
 		}
-		return nil
+		return q.followCarrier(far.Index)
 	})
+}
+
+// followCarrier empties the queue when the far device loses its carrier, as the kernel then does with the netem's.
+func (q *Queue) followCarrier(far int) error {
+	updates := make(chan netlink.LinkUpdate)
+	if err := netlink.LinkSubscribe(updates, nil); err != nil {
+		return fmt.Errorf("follow the carrier of a queue: %w", err)
+	}
+	go func() {
+		for u := range updates {
+			if int(u.Index) == far && u.Flags&unix.IFF_RUNNING == 0 {
+				q.state.WriteAt(make([]byte, q.state.Size()), 0)
+			}
+		}
+	}()
+	return nil
 }
 
 // Length is how many packets wait or are in transmission.

@@ -15,21 +15,23 @@ import (
 	"plait.dev/plait/lab/netns"
 )
 
+func ip(t *testing.T, arguments string) {
+	t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", arguments, err, out)
+	}
+}
+
 // wire is a namespace with two pairs of devices, from sender to near and from far to receiver. Nothing but what a test sends is on them.
 func wire(t *testing.T) (ns string) {
 	t.Helper()
 	rung.Netns(t)
 	ns = fmt.Sprintf("plait-queue-%d", os.Getpid())
-	ip := func(arguments string) {
-		if out, err := exec.Command("ip", strings.Fields(arguments)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", arguments, err, out)
-		}
-	}
-	ip("netns add " + ns)
-	t.Cleanup(func() { ip("netns del " + ns) })
+	ip(t, "netns add "+ns)
+	t.Cleanup(func() { ip(t, "netns del "+ns) })
 	for _, command := range []string{"sysctl -qw net.ipv6.conf.default.disable_ipv6=1", "ip link add sender type veth peer name near", "ip link add receiver type veth peer name far",
 		"ip link set sender up", "ip link set near up", "ip link set far up", "ip link set receiver up", "tc qdisc add dev near clsact"} {
-		ip("netns exec " + ns + " " + command)
+		ip(t, "netns exec "+ns+" "+command)
 	}
 	return ns
 }
@@ -106,4 +108,38 @@ func TestQueue(t *testing.T) {
 	expect("when all have been transmitted", 0, 1, 2, 3, 6)
 	send(1)
 	expect("of one packet then", 1, 1, 2, 3, 6, 8)
+}
+
+// The netem of a device that loses its carrier loses all it has, and nothing waits then.
+func TestQueueWithoutCarrier(t *testing.T) {
+	ns := wire(t)
+	q, err := Attach(Config{NS: ns, Near: "near", Far: "far", Packets: 1, RateBps: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := packets(t, ns, "sender")
+	expect := func(when string, length int) {
+		t.Helper()
+		got := -1
+		for end := time.Now().Add(2 * time.Second); got != length && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if got, err = q.Length(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got != length {
+			t.Errorf("%s: %d packets are in the queue, want %d", when, got, length)
+		}
+	}
+	for _, state := range []string{"", "down", "up"} {
+		if state != "" {
+			ip(t, "netns exec "+ns+" ip link set receiver "+state)
+			expect("with the receiver "+state, 0)
+		}
+		if state != "down" {
+			if _, err := unix.Write(in, make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+			expect("of one packet", 1)
+		}
+	}
 }
