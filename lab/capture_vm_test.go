@@ -49,6 +49,14 @@ func TestCapture(t *testing.T) {
 	}
 }
 
+// The kinds of retransmissions have all segments, of buffers with several as well, on every kernel.
+func TestRetransmissionKinds(t *testing.T) {
+	t.Parallel()
+	for _, kernel := range []string{"6.1", "6.12", "7.2"} {
+		holds(t, runFile(t, 1, "testdata/kinds.yaml", experiment.Options{Set: []string{"kernel=" + kernel}}))
+	}
+}
+
 // Bursts of an open loop begin on time, those of a closed one when the last has arrived.
 func TestOpenLoop(t *testing.T) {
 	t.Parallel()

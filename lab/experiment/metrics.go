@@ -40,9 +40,9 @@ var flowMetrics = metricGroup{"download, stream, bursts and arms", []Metric{
 
 var probeMetrics = metricGroup{"download, stream, bursts and command, with measure.probe, unless protocol is sctp", []Metric{
 	{"dup_acks", "", "Duplicate ACKs that arrived at the sender."},
-	{"fast_retransmits", "", "Retransmissions by fast recovery: mostly a segment each."},
-	{"timeout_retransmits", "", "Retransmissions after a retransmission timeout."},
-	{"probe_retransmits", "", "Retransmissions as tail loss probes."},
+	{"fast_retransmits", "", "Segments sent again by fast recovery."},
+	{"timeout_retransmits", "", "Segments sent again after a retransmission timeout."},
+	{"probe_retransmits", "", "Segments sent again as tail loss probes."},
 }}
 
 var socketsMetrics = metricGroup{"download, stream, bursts and command, with measure.sockets, unless protocol is sctp", []Metric{

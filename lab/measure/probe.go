@@ -39,6 +39,7 @@ const (
 // instance of its own. Events are read and counted at every sample, so that memory is bounded.
 type probe struct {
 	cfg      Config
+	tracefs  string // directory
 	instance string // directory
 	pipes    []int  // one per CPU
 	page     []byte
@@ -57,10 +58,16 @@ var probeEvents = [...]struct {
 	name   string
 	fields []string
 }{
-	{"tcp_probe", []string{"sport", "dport", "data_len", "snd_nxt", "snd_una", "sock_cookie"}},
-	{"tcp_cong_state_set", []string{"sport", "dport", "skaddr", "cong_state"}},
-	{"tcp_retransmit_skb", []string{"sport", "dport", "skaddr"}},
+	{"tcp/tcp_probe", []string{"sport", "dport", "data_len", "snd_nxt", "snd_una", "sock_cookie"}},
+	{"tcp/tcp_cong_state_set", []string{"sport", "dport", "skaddr", "cong_state"}},
+	{"plait/retransmit", []string{"sport", "dport", "skaddr", "segments"}},
 }
+
+// retransmitEvent is tcp_retransmit_skb and how many segments the buffer has that is sent again: its tcp_gso_segs, behind 40 bytes of sk_buff and two
+// sequence numbers (include/linux/skbuff.h, include/net/tcp.h; the same from Linux 6.1 to 7.3).
+const retransmitEvent = "e:plait/retransmit tcp/tcp_retransmit_skb sport=$sport:u16 dport=$dport:u16 skaddr=$skaddr:x64 segments=+48($skbaddr):u16"
+
+var errNoEventProbes = errors.New("this kernel has no event probes")
 
 const (
 	eventProbe = iota
@@ -70,18 +77,19 @@ const (
 
 // probeEvent is one decoded event.
 type probeEvent struct {
-	at      time.Duration // since Config.Origin
-	kind    int
-	app     int
-	socket  uint64 // cookie (tcp_probe) or address
-	dataLen uint64
-	sndNxt  uint32
-	sndUna  uint32
-	state   uint8
+	at       time.Duration // since Config.Origin
+	kind     int
+	app      int
+	socket   uint64 // cookie (tcp_probe) or address
+	dataLen  uint64
+	sndNxt   uint32
+	sndUna   uint32
+	state    uint8
+	segments uint16 // sent again
 }
 
 func openProbe(dir string, cfg Config) (*probe, error) {
-	p := &probe{cfg: cfg, page: make([]byte, os.Getpagesize()), apps: map[uint16]int{}, acks: map[uint64]probeEvent{},
+	p := &probe{cfg: cfg, tracefs: dir, page: make([]byte, os.Getpagesize()), apps: map[uint16]int{}, acks: map[uint64]probeEvent{},
 		states: map[uint64]uint8{}, counts: make([][len(probeSeries)][]float64, len(cfg.Apps))}
 	var filter []string
 	for i, app := range cfg.Apps {
@@ -120,8 +128,11 @@ func (p *probe) enable(filter string) error {
 		}
 		p.pipes = append(p.pipes, fd)
 	}
+	if err := p.define(); err != nil {
+		return err
+	}
 	for i, event := range probeEvents {
-		dir := filepath.Join("events", "tcp", event.name)
+		dir := filepath.Join("events", event.name)
 		text, err := os.ReadFile(filepath.Join(p.instance, dir, "format"))
 		if err != nil {
 			return fmt.Errorf("%w: this kernel does not have the tracepoint", err)
@@ -134,6 +145,32 @@ func (p *probe) enable(filter string) error {
 		}
 	}
 	return nil
+}
+
+// define makes retransmitEvent.
+func (p *probe) define() error {
+	text, err := os.ReadFile(filepath.Join(p.tracefs, "events/tcp/tcp_retransmit_skb/format"))
+	if err != nil {
+		return fmt.Errorf("%w: this kernel does not have the tracepoint", err)
+	}
+	event := retransmitEvent
+	if f, err := parseTraceFormat(string(text)); err == nil && f.fields["err"].size > 0 { // newer kernels also report what could not be sent
+		event += " err=$err:s32"
+	}
+	if err := p.dynamic(event); err != nil {
+		return fmt.Errorf("%w: %w", errNoEventProbes, err)
+	}
+	return nil
+}
+
+// dynamic makes or removes an event. Opening the file to overwrite it would remove those of others.
+func (p *probe) dynamic(line string) error {
+	f, err := os.OpenFile(filepath.Join(p.tracefs, "dynamic_events"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
 }
 
 func (p *probe) sample(int, time.Duration) error {
@@ -194,10 +231,10 @@ func (p *probe) decode(at uint64, event []byte) {
 	case eventState:
 		e.socket, e.state = f.get(event, "skaddr"), uint8(f.get(event, "cong_state"))
 	case eventRetransmit:
-		if f.get(event, "err") != 0 { // newer kernels also report what could not be sent
+		if f.get(event, "err") != 0 {
 			return
 		}
-		e.socket = f.get(event, "skaddr")
+		e.socket, e.segments = f.get(event, "skaddr"), uint16(f.get(event, "segments"))
 	}
 	p.events = append(p.events, e)
 }
@@ -211,7 +248,7 @@ func (p *probe) count(e *probeEvent) {
 	case eventProbe:
 		last, ok := p.acks[e.socket]
 		if ok && last.dataLen == 0 && last.sndNxt != last.sndUna && e.sndUna == last.sndUna {
-			p.add(&last, countDupACK)
+			p.add(&last, countDupACK, 1)
 		}
 		p.acks[e.socket] = *e
 	case eventState:
@@ -219,23 +256,23 @@ func (p *probe) count(e *probeEvent) {
 	case eventRetransmit:
 		switch p.states[e.socket] {
 		case caRecovery:
-			p.add(e, countFast)
+			p.add(e, countFast, e.segments)
 		case caLoss:
-			p.add(e, countTimeout)
+			p.add(e, countTimeout, e.segments)
 		default: // a tail loss probe: nothing else is sent again before loss is seen
-			p.add(e, countProbe)
+			p.add(e, countProbe, e.segments)
 		}
 	}
 }
 
-// add counts an event in the interval it falls into: index k is ((k-1) Every, k Every].
-func (p *probe) add(e *probeEvent, what int) {
+// add counts packets of an event in the interval it falls into: index k is ((k-1) Every, k Every].
+func (p *probe) add(e *probeEvent, what int, packets uint16) {
 	k := max(1, int((e.at+p.cfg.Every-1)/p.cfg.Every))
 	values := &p.counts[e.app][what]
 	for len(*values) < k {
 		*values = append(*values, 0)
 	}
-	(*values)[k-1]++
+	(*values)[k-1] += float64(packets)
 }
 
 func (p *probe) finish(end time.Duration, out *Outcome) error {
@@ -256,11 +293,15 @@ func (p *probe) finish(end time.Duration, out *Outcome) error {
 	return errors.Join(err, p.close())
 }
 
-// close removes the trace instance, and with it all it has switched on.
+// close removes the trace instance, and with it all it has switched on, then the event that it defined.
 func (p *probe) close() error {
 	var errs []error
 	for _, fd := range p.pipes {
 		errs = append(errs, unix.Close(fd))
 	}
-	return errors.Join(append(errs, os.Remove(p.instance))...)
+	errs = append(errs, os.Remove(p.instance))
+	if _, err := os.Stat(filepath.Join(p.tracefs, "events/plait/retransmit")); err == nil {
+		errs = append(errs, p.dynamic("-:plait/retransmit"))
+	}
+	return errors.Join(errs...)
 }

@@ -36,19 +36,19 @@ func TestDuplicateACKs(t *testing.T) {
 func TestRetransmitKinds(t *testing.T) {
 	p := newTestProbe()
 	for _, e := range []probeEvent{
-		{kind: eventRetransmit, socket: 1}, // Open: a tail loss probe
+		{kind: eventRetransmit, socket: 1, segments: 1}, // Open: a tail loss probe
 		{kind: eventState, socket: 1, state: caRecovery},
-		{kind: eventRetransmit, socket: 1},
-		{kind: eventRetransmit, socket: 1},
-		{kind: eventRetransmit, socket: 2}, // not the socket in recovery
+		{kind: eventRetransmit, socket: 1, segments: 1},
+		{kind: eventRetransmit, socket: 1, segments: 5}, // a buffer of five
+		{kind: eventRetransmit, socket: 2, segments: 1}, // not the socket in recovery
 		{kind: eventState, socket: 1, state: caLoss},
-		{kind: eventRetransmit, socket: 1},
+		{kind: eventRetransmit, socket: 1, segments: 1},
 		{kind: eventState, socket: 1, state: 0},
-		{kind: eventRetransmit, socket: 1},
+		{kind: eventRetransmit, socket: 1, segments: 1},
 	} {
 		p.count(&e)
 	}
-	for what, want := range map[int]float64{countFast: 2, countTimeout: 1, countProbe: 3} {
+	for what, want := range map[int]float64{countFast: 6, countTimeout: 1, countProbe: 3} {
 		if got := sum(p.counts[0][what]); got != want {
 			t.Errorf("%s = %v, want %v", probeSeries[what], got, want)
 		}
@@ -61,7 +61,7 @@ func TestProbeToTheEnd(t *testing.T) {
 		p := newTestProbe()
 		p.instance = t.TempDir()
 		for _, at := range []time.Duration{150, 210, 240} {
-			p.count(&probeEvent{at: at * time.Millisecond, kind: eventRetransmit})
+			p.count(&probeEvent{at: at * time.Millisecond, kind: eventRetransmit, segments: 1})
 		}
 		out := &Outcome{Metrics: map[string]map[string]float64{}}
 		if err := p.finish(end*time.Millisecond, out); err != nil {
