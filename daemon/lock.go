@@ -23,6 +23,9 @@ const lockSuffix = ".lock"
 // orphanPatience is how long plait down waits for the locks of a plait that was killed: its helper has them until it has ended, which is soon.
 const orphanPatience = 5 * time.Second
 
+// Others is why nothing is taken back: another plait, with another control socket, has it and is up.
+type Others struct{ error }
+
 // AsRoot begins the advice about an error, if root would not have it.
 func AsRoot(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
@@ -105,7 +108,7 @@ func lockExits(patience time.Duration) (*os.File, error) {
 	}
 	held, err := lock(path, patience)
 	if errors.Is(err, errLocked) {
-		err = errors.New("another plait has the BGP exits of this network namespace, with another control socket: end that one with plait down --control PATH")
+		err = Others{errors.New("another plait has the BGP exits of this network namespace, with another control socket: end that one with plait down --control PATH")}
 	}
 	return held, err
 }
@@ -116,7 +119,7 @@ func lockCongestion(patience time.Duration) ([]*os.File, error) {
 	held, err := lock(filepath.Join(filepath.Dir(defaultControl), "congestion"), patience)
 	switch {
 	case errors.Is(err, errLocked):
-		return nil, errTaken(true)
+		return nil, Others{errTaken(true)}
 	case err != nil:
 		return nil, nil
 	}

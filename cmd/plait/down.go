@@ -23,22 +23,23 @@ func startsAgain(serviceResult string) bool {
 	return true
 }
 
-// down ends the daemon that answers, if one does.
-func down(ctx context.Context, client *daemon.ControlClient, out io.Writer) error {
+// down ends the daemon that answers, if one does, and says whether one did.
+func down(ctx context.Context, client *daemon.ControlClient, out io.Writer) (ended bool, err error) {
 	last, err := client.Stop(ctx)
 	switch {
 	case errors.Is(err, daemon.ErrNotRunning):
 		fmt.Fprintln(out, "plait is not up")
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	default:
 		fmt.Fprintf(out, "plait is down (it was process %d)\n", last.PID)
 		if taken := last.Counters["attached"]; taken > 0 {
 			fmt.Fprintf(out, "  its connections are back on %s\n", last.Default)
 			fmt.Fprintf(out, "  while it was up it took %d connections and held out %d\n", taken, last.Counters["held_out"])
 		}
+		return true, nil
 	}
-	return nil
 }
 
 func newDown() *cobra.Command {
@@ -55,13 +56,18 @@ func newDown() *cobra.Command {
 					return fmt.Errorf("end the plait that listens on %s: %w", f.path, err)
 				}
 			}
-			out, again := c.OutOrStdout(), startsAgain(os.Getenv("SERVICE_RESULT"))
+			result := os.Getenv("SERVICE_RESULT")
+			out, again, ended := c.OutOrStdout(), startsAgain(result), false
 			if !again { // systemd's has ended already: another one that answers is not to be ended with it
-				if err := down(c.Context(), f.client(), out); err != nil {
+				var err error
+				if ended, err = down(c.Context(), f.client(), out); err != nil {
 					return &exit{1, err}
 				}
 			}
 			left, err := daemon.Cleanup(f.client().Path(), !again)
+			if (ended || result != "") && errors.As(err, new(daemon.Others)) { // the one that was meant is down
+				err = nil
+			}
 			if left.Connections > 0 {
 				fmt.Fprintf(out, "  %d connections that a plait that was killed had left are back on the system's default\n", left.Connections)
 			}
