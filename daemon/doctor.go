@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
 	"plait.dev/plait/ackpath"
@@ -86,6 +88,21 @@ func checkPrivilege(status string) Check {
 		return Check{"privilege", Fail, "without " + strings.Join(missing, ", "), "run plait as root; in a container, give it these"}
 	}
 	return Check{"privilege", OK, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", ""}
+}
+
+// probeBPF tries whether the kernel lets this process load a program: the capabilities of a user namespace are not enough for that.
+func probeBPF() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// checkBPF is about who has the capabilities.
+func checkBPF(err error) Check {
+	return Check{"privilege", Fail, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, but the kernel takes no program: " + strings.ReplaceAll(firstLine(err), memlockHint, ""),
+		"a user namespace, a seccomp filter or a security module forbids it: run plait on the host and not in a container, and see the kernel's log"}
 }
 
 // checkKernel looks in the kernel's own type information for what struct_ops needs. Nothing is loaded: that would register.
@@ -271,6 +288,11 @@ func setting(path string) string {
 func Doctor(c Config) []Check {
 	status := setting("/proc/self/status")
 	checks := []Check{checkPrivilege(status)}
+	if Usable(checks) {
+		if err := probeBPF(); err != nil {
+			checks[0] = checkBPF(err)
+		}
+	}
 	privileged := Usable(checks)
 	types, err := btf.LoadKernelSpec()
 	checks = append(checks, checkKernel(types, err)...)

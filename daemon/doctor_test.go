@@ -143,7 +143,7 @@ func TestCheckUp(t *testing.T) {
 // What fails or warns says what to do about it; only failures make a host unusable.
 func TestChecks(t *testing.T) {
 	for _, c := range []Check{
-		checkPrivilege("CapEff:\t0\n"), checkPrivilege(""), checkTracing(errors.New("x")), checkTracing(nil), checkDefault("plait"),
+		checkPrivilege("CapEff:\t0\n"), checkPrivilege(""), checkBPF(errors.New("x")), checkTracing(errors.New("x")), checkTracing(nil), checkDefault("plait"),
 		checkDefault("cubic"), checkDefault(""), checkIdle("1"), checkIdle("0"), checkQdisc("fq"), checkQdisc(""),
 	} {
 		if strings.HasPrefix(c.Found, " ") {

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"plait.dev/plait/internal/rung"
+)
+
+// In a user namespace, as of a container without root's rights on the host, a process has all capabilities and may load no program: plait does not come up there.
+func TestDoctorInUserNamespace(t *testing.T) {
+	rung.Netns(t)
+	const inside = "PLAIT_TEST_USER_NAMESPACE"
+	if os.Getenv(inside) == "" {
+		c := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+		c.Env = append(os.Environ(), inside+"=1")
+		root := []syscall.SysProcIDMap{{Size: 1}}
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: root, GidMappings: root}
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	c := DefaultConfig()
+	c.Control = t.TempDir() + "/control"
+	checks := Doctor(c)
+	if Usable(checks) {
+		t.Error("plait is told to be usable")
+	}
+	for _, c := range checks {
+		switch {
+		case c.Name == "privilege" && (c.Health != Fail || !strings.Contains(c.Do, "user namespace")):
+			t.Errorf("%+v: want that a user namespace may be why it fails", c)
+		case c.Name != "privilege" && strings.Contains(c.Do, "plait works"), strings.Contains(c.Do, "newer"):
+			t.Errorf("%+v: want nothing that is another reason", c)
+		}
+	}
+}
