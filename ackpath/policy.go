@@ -100,8 +100,11 @@ func (f Facts) trips() string {
 
 // unanswered is why copies have no use where nobody takes them.
 func (f Facts) unanswered() string {
-	if f.Quick.isNew() {
+	switch {
+	case f.Quick.isNew():
 		return fmt.Sprintf("the sender has not answered over %s yet", f.QuickLink)
+	case f.Slow.RTT() > 0:
+		return fmt.Sprintf("the sender does not answer over %s, and does over %s: the link has failed, or a firewall is between", f.QuickLink, f.SlowLink)
 	}
 	return fmt.Sprintf("the sender does not answer over %s: it runs no plait that takes copies, or a firewall is between", f.QuickLink)
 }

@@ -94,7 +94,8 @@ func TestDecideBegin(t *testing.T) {
 		because     string
 	}{
 		{"nobody has answered yet", &Way{}, &Way{}, 0, Unasked, false, false, "has not answered over lte yet"},
-		{"nobody answers", &Way{}, silent(), 0, Unasked, false, false, "does not answer over lte"},
+		{"nobody answers", &Way{}, silent(), 0, Unasked, false, false, "does not answer over lte: it runs no plait"},
+		{"not over the quick link", slow, silent(), 0, Unasked, false, false, "does not answer over lte, and does over dsl: the link has failed"},
 		{"not over the slow link", &Way{}, quick, 0, Unasked, false, false, "does not answer over dsl"},
 		{"alike", answered(100*time.Millisecond, true), answered(70*time.Millisecond, true), 0, Unasked, false, false, "less than 1.5 times as long"},
 		{"little to gain", answered(21*time.Millisecond, true), answered(2*time.Millisecond, true), 0, Unasked, false, false, "less than 20.0 ms to gain"},
@@ -150,7 +151,7 @@ func TestDecideStop(t *testing.T) {
 		after   int               // seconds
 		because string
 	}{
-		{"quick path silent", func(f *Facts, _ int) { f.Quick = silent() }, 1, "does not answer over lte"},
+		{"quick path silent", func(f *Facts, _ int) { f.Quick = silent() }, 1, "does not answer over lte, and does over dsl"},
 		{"unfair by now", func(f *Facts, _ int) { f.Quick = answered(20*time.Millisecond, false) }, 1, "does not correct"},
 		{"quick path slower", func(f *Facts, _ int) { f.Quick = answered(300*time.Millisecond, true) }, 1, "less than 1.25 times as long by now"},
 		{"given back", func(f *Facts, _ int) { f.Answer++; f.Told.State = Unmanaged }, 1, "given back"},
