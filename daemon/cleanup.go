@@ -32,8 +32,8 @@ func unregister() error {
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
 		}
-		if err != nil {
-			return fmt.Errorf("list BPF maps: %w", err)
+		if err != nil { // a container may lack the right to
+			return Others{fmt.Errorf("list BPF maps: %w", err)}
 		}
 		id = next
 		m, err := ebpf.NewMapFromID(id)
@@ -48,7 +48,7 @@ func unregister() error {
 		err = m.Delete(uint32(0))
 		m.Close()
 		if errors.Is(err, unix.EOPNOTSUPP) { // it hangs on a link, and with that on a process
-			return fmt.Errorf("unregister congestion control %s: a process holds it: another plait is up, with another control socket (--control)%s", bpf.Name, orKill)
+			return Others{errTaken(true)}
 		}
 		if err != nil {
 			return fmt.Errorf("unregister congestion control %s: %w", bpf.Name, err)

@@ -278,7 +278,7 @@ func TestSecondDaemon(t *testing.T) {
 	programs := h.programs()
 	for name, second := range map[string]struct{ control, says string }{
 		"same control socket":    {p.Path(), "another plait is up, or comes up or goes down at this moment; see plait status, and stop it with plait down"},
-		"another control socket": {filepath.Join(h.dir, "other"), ": another plait is up"},
+		"another control socket": {filepath.Join(h.dir, "other"), "another plait is up, with another control socket"},
 	} {
 		_, err := h.try(second.control, takeAll)
 		if err == nil || !strings.Contains(err.Error(), second.says) || strings.Contains(err.Error(), "\n") {

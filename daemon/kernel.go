@@ -46,7 +46,7 @@ type kernel struct {
 // errTaken is why a second plait cannot come up. A registration that hangs on a link cannot be left over.
 func errTaken(linked bool) error {
 	if linked {
-		return fmt.Errorf("register congestion control %s: another plait is up, with another control socket; end that one with plait down --control PATH%s", bpf.Name, orKill)
+		return errors.New("another plait is up, with another control socket; end that one with plait down --control PATH" + orKill)
 	}
 	return fmt.Errorf("register congestion control %s: there is one already: another plait is up, or a kernel before 6.4 kept it; plait down removes it", bpf.Name)
 }

@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 )
@@ -48,6 +52,19 @@ func TestDownOtherControlAtOnce(t *testing.T) {
 	}
 	if took, err := other(); err == nil || err.Error() != errTaken(true).Error() || took > orphanPatience/2 {
 		t.Errorf("got %v after %v, want at once that another plait is up", err, took)
+	}
+	inContainer := make(chan error)
+	go func() { // which has a /run of its own, so that no lock is seen
+		runtime.LockOSThread()
+		if err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("tmpfs", "/run/plait", "tmpfs", 0, "")); err != nil {
+			inContainer <- err
+			return
+		}
+		_, err := Cleanup(h.dir+"/other", true)
+		inContainer <- err
+	}()
+	if err := <-inContainer; !errors.As(err, new(Others)) {
+		t.Errorf("in a container: got %v, want that another plait is up", err)
 	}
 	p.kill()
 	if took, err := other(); err != nil {
