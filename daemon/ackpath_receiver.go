@@ -238,7 +238,7 @@ func (r *ackReceiver) act(now time.Time) error {
 			copied := f.copied != nil
 			problem = cmp.Or(problem, r.end(key, f, because))
 			if copied && r.mode != On { // the sender, which is not asked meanwhile, may say something else by the time the mode is on again
-				f.policies = map[wayKey]*ackpath.Flow{}
+				f.policies, f.decision = map[wayKey]*ackpath.Flow{}, ackpath.Decision{Because: because}
 				f.unask()
 			}
 			continue

@@ -326,6 +326,11 @@ func TestAckReceiver(t *testing.T) {
 	if len(k.routes)+len(k.sent) != 0 {
 		t.Errorf("in mode observe copied are %v", k.routes)
 	}
+	s = AckpathStatus{}
+	r.status(&s, time.Now())
+	if s.Flows[0].Because != "the mode is observe" {
+		t.Errorf("copies have ended because %q", s.Flows[0].Because)
+	}
 	r.look(time.Now())
 	s = AckpathStatus{}
 	r.status(&s, time.Now())
