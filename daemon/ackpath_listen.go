@@ -61,7 +61,7 @@ func (p helloPort6) write(b []byte, h heardHello) error {
 func openPorts(port uint16) (ports []helloPort, err error) {
 	address := fmt.Sprint(":", port)
 	failed := func(err error) ([]helloPort, error) {
-		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; name another port as port in the section ackpath of both hosts, or end what has it", port, err)
+		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; name another port as port in the section ackpath of both hosts, or end what has it and run plait reload", port, err)
 	}
 	c4, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", address)
 	if err != nil {

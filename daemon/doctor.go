@@ -251,7 +251,7 @@ func checkAckpath(s AckpathStatus, up bool) Check {
 	}
 	switch {
 	case s.Silent != "":
-		return Check{name, Warn, firstLine(errors.New(s.Silent)), "name another port as port in the section ackpath, here and on the hosts that receive"}
+		return Check{name, Warn, firstLine(errors.New(s.Silent)), "end what has it and run plait reload, or name another port as port in the section ackpath, here and on the hosts that receive"}
 	case up && s.Answers:
 		return Check{name, OK, fmt.Sprintf("taken on UDP port %d; where a firewall is, it must let that port in", s.Port), ""}
 	}
