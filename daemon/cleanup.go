@@ -32,8 +32,13 @@ func unregister() error {
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove congestion control %s: the kernel knows it, but no map of that name is there; is it a module?", bpf.Name)
 		}
-		if err != nil { // a container may lack the right to
-			return Others{fmt.Errorf("list BPF maps: %w", err)}
+		if errors.Is(err, unix.EPERM) { // a container may lack this right
+			if _, linked, _ := bpf.Load(); linked { // and there is nothing to remove
+				return Others{errTaken(linked)}
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("list BPF maps: %w", err)
 		}
 		id = next
 		m, err := ebpf.NewMapFromID(id)

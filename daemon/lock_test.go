@@ -62,9 +62,20 @@ func TestDownOtherControlAtOnce(t *testing.T) {
 		}
 		_, err := Cleanup(h.dir+"/other", true)
 		inContainer <- err
+		var some [2]unix.CapUserData // those of a container that plait can be up in
+		for _, bit := range []uint{capNetAdmin, capBPF, capPerfmon} {
+			some[bit/32].Effective |= 1 << (bit % 32)
+			some[bit/32].Permitted |= 1 << (bit % 32)
+		}
+		if err = unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &some[0]); err == nil {
+			_, err = Cleanup(h.dir+"/other", true)
+		}
+		inContainer <- err
 	}()
-	if err := <-inContainer; !errors.As(err, new(Others)) {
-		t.Errorf("in a container: got %v, want that another plait is up", err)
+	for _, rights := range []string{"all", "few"} {
+		if err := <-inContainer; !errors.As(err, new(Others)) || err.Error() != errTaken(true).Error() {
+			t.Errorf("in a container with %s rights: got %v, want that another plait is up", rights, err)
+		}
 	}
 	p.kill()
 	if took, err := other(); err != nil {
