@@ -8,9 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/daemon"
 	"plait.dev/plait/internal/rung"
@@ -32,10 +31,10 @@ func TestDownBesideAnother(t *testing.T) {
 	if err := os.MkdirAll("/run/plait", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("tmpfs", "/run/plait", "tmpfs", 0, "")); err != nil {
+	if err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), syscall.Mount("tmpfs", "/run/plait", "tmpfs", 0, "")); err != nil {
 		t.Fatal(err)
 	}
 	other, err := os.OpenFile("/run/plait/congestion.lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -43,10 +42,11 @@ func TestDownBesideAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.FcntlFlock(other.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil { // it stays
+	const setOFD = 37                                                                                       // F_OFD_SETLK: a lock of the file, as of another process
+	if err := syscall.FcntlFlock(other.Fd(), setOFD, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil { // it stays
 		t.Fatal(err)
 	}
 	gone := exec.Command("true")
