@@ -199,9 +199,14 @@ func checkQdisc(name string) Check {
 }
 
 // checkLevers is about what only some hosts need. To find out takes the rights that plait itself needs: without them everything would be missing.
-func checkLevers(privileged bool, acks AckpathStatus, up bool) []Check {
+// wanted says that the configuration has ACKs copied.
+func checkLevers(privileged, wanted bool, acks AckpathStatus, up bool) []Check {
 	if privileged {
-		return []Check{checkEgress(), checkAckpath(acks, up)}
+		copied := checkAckpath(acks, up)
+		if wanted && copied.Health == Info {
+			copied.Health = Warn
+		}
+		return []Check{checkEgress(), copied}
 	}
 	const untried, do = "not known: trying needs the rights that plait itself needs", "run plait doctor as root; in a container, give it these rights"
 	return []Check{{"BGP exits", Info, untried, do}, {"copied ACKs", Info, untried, do}}
@@ -308,7 +313,7 @@ func Doctor(c Config) []Check {
 		acks, _ = Client(c.Control).Ackpath("") // one of an older version knows nothing of it
 	}
 	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
-	checks = append(checks, checkLevers(privileged, acks, err == nil)...)
+	checks = append(checks, checkLevers(privileged, c.Ackpath.Mode != Off, acks, err == nil)...)
 	return append(checks,
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),

@@ -160,7 +160,7 @@ func TestChecks(t *testing.T) {
 
 // What takes rights to find out is not told as missing to who has not got them.
 func TestCheckLeversWithoutRights(t *testing.T) {
-	for _, c := range checkLevers(false, AckpathStatus{}, false) {
+	for _, c := range checkLevers(false, true, AckpathStatus{}, false) {
 		if c.Health != Info || !strings.HasPrefix(c.Do, "run plait doctor as root; in a container") {
 			t.Errorf("%+v: want that it is not known, and root can find out", c)
 		}

@@ -39,3 +39,21 @@ func TestDoctorInUserNamespace(t *testing.T) {
 		}
 	}
 }
+
+// What the configuration asks for, and this host lacks, is a warning.
+func TestDoctorWarnsOfAckpath(t *testing.T) {
+	h := newHost(t)
+	h.in(func() error {
+		h.must(os.WriteFile("/proc/sys/net/mptcp/enabled", []byte("0"), 0))
+		for mode, want := range map[Mode]Health{Off: Info, Observe: Warn, On: Warn} {
+			c := DefaultConfig()
+			c.Control, c.Ackpath.Mode = h.dir+"/control", mode
+			for _, check := range Doctor(c) {
+				if check.Name == "copied ACKs" && (check.Health != want || check.Do == "") {
+					t.Errorf("mode %s without MPTCP: %+v, want %s", mode, check, want)
+				}
+			}
+		}
+		return nil
+	})
+}
