@@ -70,6 +70,7 @@ type Kernel struct {
 	addresses map[kernelAddress]bool
 	unmade    map[way]*unmade // next hops that routes cannot be made with, in the call under way
 	theirs    []theirRoute    // of the main table, in the call under way, if somebody asked
+	left      map[object]bool // rules and addresses that somebody else made and that serve as well: it was told
 	taken     map[place]bool  // somebody else's route was where one of plait's should be
 	many      int             // routes of plait's there were when last looked
 	lacking   bool            // the interface, the tunnel source or the way to a next hop was missing, or a step failed
@@ -88,7 +89,7 @@ func Open(c Config) (*Kernel, error) {
 			return nil, fmt.Errorf("use tunnel source %v: it is an address of exit %s, whose rule would catch the encapsulated packets again; give another one", c.TunnelSource, e.Name)
 		}
 	}
-	k := &Kernel{config: c, taken: map[place]bool{}, lacking: true}
+	k := &Kernel{config: c, left: map[object]bool{}, taken: map[place]bool{}, lacking: true}
 	var err error
 	if k.tunsrc, err = openTunsrc(); err != nil {
 		return nil, err

@@ -191,6 +191,14 @@ func (k *Kernel) told(r request, err error, many map[crowd]*tally) error {
 	k.learn(r, s, err)
 	t := many[c]
 	if t == nil {
+		if s.Verb != Leave {
+			delete(k.left, r.object)
+		} else if _, is := r.object.(kernelRoute); !is {
+			if k.left[r.object] { // at each comparison again, and nothing to be done
+				return nil
+			}
+			k.left[r.object] = true
+		}
 		return k.note(s)
 	}
 	var failed error

@@ -87,3 +87,18 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("%d kinds, want 3", len(all.kinds))
 	}
 }
+
+// What somebody else made and serves as well is left at each comparison, and told of once, until it was plait's to make.
+func TestLeftOnce(t *testing.T) {
+	var journal []string
+	k := &Kernel{config: Config{Journal: func(s Step) { journal = append(journal, s.Verb.String()) }}, left: map[object]bool{}}
+	r := request{Add, kernelAddress{netip.MustParseAddr("2001:db8::a"), 2}, "missing"}
+	for _, err := range []error{unix.EEXIST, unix.EEXIST, nil, unix.EEXIST, unix.EEXIST} {
+		if got := k.told(r, err, nil); got != nil {
+			t.Error(got)
+		}
+	}
+	if want := []string{"leave", "add", "leave"}; !slices.Equal(journal, want) {
+		t.Errorf("journal %q, want %q", journal, want)
+	}
+}
