@@ -314,6 +314,7 @@ func Doctor(c Config) []Check {
 	}
 	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
 	checks = append(checks, checkLevers(privileged, c.Ackpath.Mode != Off, acks, err == nil)...)
+	checks = append(checks, checkSecrets(c.Egress)...)
 	return append(checks,
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +82,32 @@ func TestAOSecrets(t *testing.T) {
 	}
 	if r.AOKeys[0].Key != "" {
 		t.Error("the configuration holds the key")
+	}
+}
+
+// plait doctor says what would keep plait from coming up, and what everybody can read.
+func TestDoctorSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want Health
+	}{{"", 0, Fail}, {"\n", 0o600, Fail}, {"secret\n", 0o644, Warn}, {"secret\n", 0o640, OK}} {
+		if c.mode != 0 {
+			if err := errors.Join(os.WriteFile(file, []byte(c.text), 0o600), os.Chmod(file, c.mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config := DefaultConfig()
+		config.Control = filepath.Join(t.TempDir(), "none")
+		config.Egress = Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{PasswordFile: file}}}
+		checks := Doctor(config)
+		if i := slices.IndexFunc(checks, func(k Check) bool { return k.Name == "reflectors' secrets" }); i < 0 || checks[i].Health != c.want {
+			t.Errorf("%q, mode %o: %+v, want %s", c.text, c.mode, checks, c.want)
+		}
+	}
+	if got := checkSecrets(Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{}}}); got != nil {
+		t.Errorf("without secrets: %+v", got)
 	}
 }
 

@@ -49,6 +49,44 @@ func secret(what, file string) (string, error) {
 	return line, nil
 }
 
+// checkSecrets says whether the files with passwords and keys of reflectors can be used: without them plait does not come up. It says nothing where there are none.
+func checkSecrets(x Egress) []Check {
+	const name = "reflectors' secrets"
+	if !x.there() {
+		return nil
+	}
+	files := 0
+	for _, r := range x.Reflectors {
+		_, err := r.password()
+		if err == nil {
+			_, err = r.secrets()
+		}
+		if err != nil {
+			return []Check{{name, Fail, err.Error(), "write it there, readable for root alone, or correct the name of the file in the configuration"}}
+		}
+		for _, file := range r.secretFiles() {
+			files++
+			if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 {
+				return []Check{{name, Warn, file + " can be read by every user of this host", "chmod o= " + file}}
+			}
+		}
+	}
+	if files == 0 {
+		return nil
+	}
+	return []Check{{name, OK, fmt.Sprintf("%d files can be read", files), ""}}
+}
+
+func (r Reflector) secretFiles() (out []string) {
+	if r.PasswordFile != "" {
+		out = append(out, r.PasswordFile)
+	}
+	for _, k := range r.AOKeys {
+		out = append(out, k.File)
+	}
+	return out
+}
+
 func aoKeys(into *[]AOKey) key {
 	algorithms := bgp.AOAlgorithms()
 	words := make([]string, len(algorithms))
