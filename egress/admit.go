@@ -75,7 +75,7 @@ func (a *attributes) route() Route {
 // usable says whether packets can leave the network for the prefix.
 func usable(p netip.Prefix) bool {
 	a := p.Addr()
-	return p.IsValid() && !(p.Bits() >= 4 && a.IsMulticast()) && !(p.Bits() >= 8 && a.IsLoopback()) && !(p.Bits() >= 10 && a.IsLinkLocalUnicast())
+	return p.IsValid() && !a.Is4In6() && !(p.Bits() >= 4 && a.IsMulticast()) && !(p.Bits() >= 8 && a.IsLoopback()) && !(p.Bits() >= 10 && a.IsLinkLocalUnicast())
 }
 
 // admit decides for which exits a route counts. A route that counts for nobody and is refused by nobody has another route target and is not kept.
