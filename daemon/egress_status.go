@@ -180,7 +180,11 @@ func (x *exits) refusals() (out []RefusedStatus) {
 		if from == "" {
 			from = "default table"
 		}
-		out = append(out, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), fmt.Sprint(r.Prefix, " ", r.SID)})
+		last := r.Prefix.String()
+		if r.SID.IsValid() { // a route of the default table has none
+			last += " " + r.SID.String()
+		}
+		out = append(out, RefusedStatus{from, r.Reason.String(), uint64(r.Routes), last})
 	}
 	return out
 }

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,5 +38,20 @@ func TestParsePrefix(t *testing.T) {
 		if got, err := parsePrefix(text); err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v; want %s", text, got, err, want)
 		}
+	}
+}
+
+// What is refused is told as it is: a route of the default table has no SID.
+func TestRefusals(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 0})
+	multicast := egress.Key{Reflector: netip.MustParseAddr("192.0.2.9"), Prefix: netip.MustParsePrefix("ff00::/8")}
+	outside := egress.Key{Reflector: multicast.Reflector, Distinguisher: "a", Prefix: netip.MustParsePrefix("2001:db8:d::/48")}
+	x.plan.Apply([]egress.Update{{Key: multicast, Route: &egress.Route{NextHop: netip.MustParseAddr("2001:db8:1::1")}},
+		{Key: outside, Route: &egress.Route{SID: netip.MustParseAddr("2001:db8:99::"), RouteTargets: []string{"65000:0"}}}})
+	want := []RefusedStatus{{"a", egress.OutsideLocator.String(), 1, "2001:db8:d::/48 2001:db8:99::"}, {"default table", egress.NotUnicast.String(), 1, "ff00::/8"}}
+	got := x.refusals()
+	slices.SortFunc(got, func(a, b RefusedStatus) int { return strings.Compare(a.From, b.From) })
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
