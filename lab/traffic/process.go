@@ -1,11 +1,11 @@
 package traffic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -61,7 +61,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// finish waits for the program and leaves nothing of its group behind. The error holds the end of its standard error.
+// finish waits for the program and leaves nothing of its group behind. The error holds the end of what it said.
 func (p *process) finish() error {
 	err := p.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -71,9 +71,21 @@ func (p *process) finish() error {
 		err = errors.Join(err, killed)
 	}
 	if err != nil {
-		return fmt.Errorf("run %s in %s: %w: %s", p.Args[0], p.ns, err, strings.TrimSpace(string(p.stderr.kept)))
+		return fmt.Errorf("run %s in %s: %w%s", p.Args[0], p.ns, err, p.said())
 	}
 	return nil
+}
+
+// said is the end of the program's standard error, or, where that is empty, of the output that is kept: iperf3 -J has its errors there.
+func (p *process) said() string {
+	said := p.stderr.kept
+	if out, kept := p.Stdout.(*limited); kept && len(bytes.TrimSpace(said)) == 0 {
+		said = out.Bytes()[max(0, out.Len()-p.stderr.limit):]
+	}
+	if said = bytes.TrimSpace(said); len(said) == 0 {
+		return ""
+	}
+	return ": " + string(said)
 }
 
 // server is a program that runs until it is stopped.

@@ -23,3 +23,22 @@ func TestLeftInTheBackground(t *testing.T) {
 		}
 	}
 }
+
+// A program that fails is told with what it said: on standard error, or on standard output alone.
+func TestProgramFails(t *testing.T) {
+	for command, want := range map[string]string{
+		"echo output; echo why >&2; exit 3": "run sh in here: exit status 3: why",
+		"echo begin; echo why; exit 3":      "run sh in here: exit status 3: begin\nwhy",
+		"echo why; echo >&2; exit 3":        "run sh in here: exit status 3: why",
+		"exit 3":                            "run sh in here: exit status 3",
+	} {
+		p := program(t.Context(), "here", "sh", "-c", command)
+		p.Stdout = &limited{}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.finish(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", command, err, want)
+		}
+	}
+}
