@@ -134,7 +134,7 @@ func (n *network) thickness(name string) float64 {
 	return n.width[name]
 }
 
-// lane is where link i runs: with parallel links side by side, else at its end that is further out.
+// lane is where link i runs: with parallel links side by side, else at its end that it does not share with other links of this gap between columns, or that is further out.
 func (n *network) lane(i int) float64 {
 	link := n.of.Links[i]
 	a, b := n.at[link.Ends[0]], n.at[link.Ends[1]]
@@ -148,7 +148,7 @@ func (n *network) lane(i int) float64 {
 		}
 	}
 	lane := a.lane
-	if math.Abs(b.lane) > math.Abs(a.lane) {
+	if shared, other := n.shared(link, 0), n.shared(link, 1); shared && !other || shared == other && math.Abs(b.lane) > math.Abs(a.lane) {
 		lane = b.lane
 	}
 	if d := a.column - b.column; d > 1 || d < -1 {
@@ -157,6 +157,17 @@ func (n *network) lane(i int) float64 {
 		}
 	}
 	return lane + float64(mine) - float64(twins-1)/2
+}
+
+// shared reports whether another node is linked to the same end of a link over the same gap between columns.
+func (n *network) shared(link result.Link, end int) bool {
+	node, there := link.Ends[end], link.Ends[1-end]
+	for _, other := range neighbours(n.of, node) {
+		if other != there && n.at[other].column == n.at[there].column {
+			return true
+		}
+	}
+	return false
 }
 
 // between reports whether a node stands in the way of a link that skips columns.

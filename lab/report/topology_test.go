@@ -58,3 +58,15 @@ func TestParallelLinksHaveTheirOwnLanes(t *testing.T) {
 		t.Errorf("lanes %v and %v, want half a lane to either side", a, b)
 	}
 }
+
+// Links over one gap between columns are a lane apart, so that no label lies on another link, where one router has two of three.
+func TestLinksOfOneRouterHaveTheirOwnLanes(t *testing.T) {
+	of := result.Topology{
+		Nodes: []result.Node{{Name: "rr"}, {Name: "as1"}, {Name: "as2"}, {Name: "ta"}, {Name: "tc"}, {Name: "tb"}},
+		Links: []result.Link{{Name: "csp", Ends: []string{"rr", "as1", "as2"}}, {Name: "a", Ends: []string{"as1", "ta"}}, {Name: "c", Ends: []string{"as1", "tc"}}, {Name: "b", Ends: []string{"as2", "tb"}}},
+	}
+	n := &network{of: of, at: layout(of)}
+	if a, c, b := n.lane(1), n.lane(2), n.lane(3); a != -1 || c != 0 || b != 1 {
+		t.Errorf("lanes %v, %v and %v, want -1, 0 and 1", a, c, b)
+	}
+}
