@@ -22,11 +22,9 @@ const (
 	// firstPort of the applications; each has one of its own, so that a socket tells which application it belongs to.
 	firstPort = 5001
 	// lead is how long after the measurement starts the timeline begins, so that setting up collectors does not
-	// delay the first application, and captureLead what each capture adds: a tcpdump takes some 20 ms to start. probeLead is
-	// for tracepoints: the kernel waits for all its readers several times while an event is defined and switched on.
+	// delay the first application, and captureLead what each capture adds: a tcpdump takes some 20 ms to start.
 	lead        = 100 * time.Millisecond
 	captureLead = 50 * time.Millisecond
-	probeLead   = 300 * time.Millisecond
 	// eventSlack is how late an event may be: what a few commands before it take.
 	eventSlack = 500 * time.Millisecond
 	// joinTime is how long an MPTCP connection has to open its subflows.
@@ -295,11 +293,7 @@ func (c *cell) run() (*result.Cell, map[string][]byte, error) {
 	if err := c.network.configure(c.spec, c.seed); err != nil {
 		return nil, nil, err
 	}
-	ahead := lead + time.Duration(len(c.spec.Measure.Pcap))*captureLead
-	if c.spec.Measure.Probe {
-		ahead += probeLead
-	}
-	c.origin = time.Now().Add(ahead)
+	c.origin = time.Now().Add(lead + time.Duration(len(c.spec.Measure.Pcap))*captureLead)
 	whole, stop := context.WithCancel(context.Background())
 	defer stop()
 	ctx := whole
