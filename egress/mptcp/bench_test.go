@@ -283,17 +283,18 @@ func (w *world) exchange() {
 }
 
 // BenchmarkCommand is one ADD_ADDR on a real connection, with all the kernel does for it: the ACK goes through the client's stack too, whose part
-// veth puts on the sender's account.
+// veth puts on the sender's account. The address is one the service has announced: it would close a subflow to another.
 func BenchmarkCommand(b *testing.B) {
 	w := newWorld(b, "")
+	w.reach(1)
 	s, _ := w.serve()
 	w.listen("tcp4", "0.0.0.0:80")
 	w.fetch("10.77.0.2:80", -10_000, true)
-	w.subflows(s, 1)
-	token := w.inventory().connections[0].Token
+	w.subflows(s, 2)
+	token, exit := w.inventory().connections[0].Token, exitAddr(1, false)
 	defer measureCPU(b)()
 	for b.Loop() {
-		if err := s.kernel.Announce(token, exitAddr(1, false), 100); err != nil {
+		if err := s.kernel.Announce(token, exit, s.manager.ids[exit]); err != nil {
 			b.Fatal(err)
 		}
 	}
