@@ -107,7 +107,7 @@ func (c *cell) fairness(measured []result.Series) {
 	}
 	shares := measure.Jain(c.spec.Measure.JainFromS, series...)
 	if !all || len(shares.Index.Values) == 0 {
-		c.fail(fmt.Errorf("jain of %v: no second in which all of them have goodput", names))
+		c.fail(fmt.Errorf("jain of %v: no whole second in which all of them have goodput", names))
 		return
 	}
 	c.add("fairness", map[string]float64{"jain_mean": shares.Mean, "jain_min": shares.Lowest, "ratio_max": shares.RatioMax,

@@ -21,13 +21,13 @@ type Shares struct {
 // leastMbps stands for all goodputs below it in a ratio: one packet of 1500 bytes a second.
 const leastMbps = 0.012
 
-// Jain compares series of goodput in Mbit/s in every second from fromS on in which all of them have values. Seconds in which nobody gets anything are left out.
+// Jain compares series of goodput in Mbit/s in every second from fromS on from whose beginning to whose end all of them have values. Seconds in which nobody gets anything are left out.
 func Jain(fromS float64, series ...result.Series) Shares {
 	s := Shares{Index: result.Series{Name: "jain", Values: []float64{}}, Lowest: math.NaN()}
 	seconds := 0
 	means := make([][]float64, len(series))
 	for i, one := range series {
-		means[i] = one.PerSecond()
+		means[i] = wholeSeconds(one)
 		seconds = max(seconds, len(means[i]))
 	}
 	sum, double := 0.0, 0.0
@@ -50,6 +50,22 @@ func Jain(fromS float64, series ...result.Series) Shares {
 	n := float64(len(s.Index.Values))
 	s.Mean, s.DoublePercent = sum/n, 100*double/n
 	return s
+}
+
+// wholeSeconds is PerSecond without the seconds in which the series begins or ends.
+func wholeSeconds(s result.Series) []float64 {
+	const exact = 1e-9 // the steps are not in binary
+	means := s.PerSecond()
+	if s.StepS == 0 {
+		return means
+	}
+	begin, end := s.StartS-s.StepS-exact, s.StartS+float64(len(s.Values)-1)*s.StepS+exact
+	for k := range means {
+		if float64(k) < begin || float64(k+1) > end {
+			means[k] = math.NaN()
+		}
+	}
+	return means
 }
 
 // jainOf is the index of one second, or false if a series has no value or all are zero.

@@ -39,6 +39,19 @@ func TestJainTimes(t *testing.T) {
 	}
 }
 
+// A second in which a series begins or ends is none in which all have run: what one has in a part of it is no share of the second.
+func TestJainOfWholeSeconds(t *testing.T) {
+	long, short := halves(0.5, 4, 4, 4, 4, 4, 4, 4, 4), halves(1, 0, 4, 4, 4, 4, 1) // from 0.5 to 3.5 s
+	s := Jain(0, long, short)
+	if !slices.Equal(s.Index.TimesS, []float64{2, 3}) || s.Lowest != 1 || s.RatioMax != 1 {
+		t.Errorf("index %v at %v, largest ratio %v", s.Index.Values, s.Index.TimesS, s.RatioMax)
+	}
+	long.StartS, short.StartS = 0, 1.5 // a connection that was there before has a value at time 0
+	if s := Jain(0, long, short); !slices.Equal(s.Index.TimesS, []float64{2, 3}) {
+		t.Errorf("index at %v", s.Index.TimesS)
+	}
+}
+
 func TestJainOfNothing(t *testing.T) {
 	for _, series := range [][]result.Series{nil, {halves(0.5, 0, 0), halves(0.5, 0, 0)}} {
 		if s := Jain(0, series...); len(s.Index.Values) != 0 || !math.IsNaN(s.Mean) || !math.IsNaN(s.Lowest) {
