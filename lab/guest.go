@@ -19,7 +19,7 @@ func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
 }
 
 // ExportImage writes the image of a kernel generation to a file, as it is in the cache.
-func (l *Lab) ExportImage(kernel, path string) (image.Image, error) {
+func (l *Lab) ExportImage(ctx context.Context, kernel, path string) (image.Image, error) {
 	doing, end := Busy("image")
 	defer end()
 	doing("writing " + path)
@@ -31,7 +31,7 @@ func (l *Lab) ExportImage(kernel, path string) (image.Image, error) {
 		return image.Image{}, err
 	}
 	defer os.Remove(f.Name())
-	if err := errors.Join(image.Export(l.Cache, kernel, f), f.Chmod(0o644), f.Close()); err != nil {
+	if err := errors.Join(image.Export(ctx, l.Cache, kernel, f), f.Chmod(0o644), f.Close()); err != nil {
 		return image.Image{}, err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
@@ -42,7 +42,7 @@ func (l *Lab) ExportImage(kernel, path string) (image.Image, error) {
 }
 
 // ImportImage takes an image from such a file into the cache.
-func (l *Lab) ImportImage(path string) (image.Image, error) {
+func (l *Lab) ImportImage(ctx context.Context, path string) (image.Image, error) {
 	doing, end := Busy("image")
 	defer end()
 	doing("reading " + path)
@@ -51,5 +51,5 @@ func (l *Lab) ImportImage(path string) (image.Image, error) {
 		return image.Image{}, err
 	}
 	defer f.Close()
-	return image.Import(l.Cache, f)
+	return image.Import(ctx, l.Cache, f)
 }

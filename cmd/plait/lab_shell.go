@@ -63,9 +63,9 @@ func newLabImage() *cobra.Command {
 			var img image.Image
 			switch {
 			case export != "":
-				img, err = l.ExportImage(kernel, export)
+				img, err = l.ExportImage(c.Context(), kernel, export)
 			case imported != "":
-				img, err = l.ImportImage(imported)
+				img, err = l.ImportImage(c.Context(), imported)
 			default:
 				img, err = l.Image(c.Context(), kernel)
 			}

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -19,29 +20,29 @@ var files = []string{recipeFile, digestFile, kernelFile, rootFile}
 
 // Export writes the image of a kernel generation that is in the cache directory as an archive, from which Import makes the same on another
 // machine. The same image gives the same bytes.
-func Export(cache, kernel string, to io.Writer) error {
+func Export(ctx context.Context, cache, kernel string, to io.Writer) error {
 	if _, ok := Find(cache, kernel); !ok {
 		return &HostError{fmt.Errorf("export image: none of kernel %s is in the cache; make it with `plait lab image --kernel %s`", kernel, kernel)}
 	}
-	return exportFiles(cache, kernel, to)
+	return exportFiles(ctx, cache, kernel, to)
 }
 
 // exportFiles writes the files of an image as they are.
-func exportFiles(cache, kernel string, to io.Writer) error {
+func exportFiles(ctx context.Context, cache, kernel string, to io.Writer) error {
 	packed, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err != nil {
 		return err
 	}
 	archive := tar.NewWriter(packed)
 	for _, name := range files {
-		if err := addFile(archive, filepath.Join(cache, "image", kernel, name), path.Join(kernel, name)); err != nil {
+		if err := addFile(ctx, archive, filepath.Join(cache, "image", kernel, name), path.Join(kernel, name)); err != nil {
 			return fmt.Errorf("export image: %w", err)
 		}
 	}
 	return errors.Join(archive.Close(), packed.Close())
 }
 
-func addFile(archive *tar.Writer, file, name string) error {
+func addFile(ctx context.Context, archive *tar.Writer, file, name string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -54,13 +55,13 @@ func addFile(archive *tar.Writer, file, name string) error {
 	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: info.Size()}); err != nil {
 		return err
 	}
-	_, err = io.Copy(archive, f)
+	_, err = io.Copy(archive, while{ctx, f})
 	return err
 }
 
 // Import takes the image out of an archive of Export into the cache directory, in place of the one of its kernel generation that is there. An archive
 // that is damaged, or of a plait that makes other images, leaves that as it was.
-func Import(cache string, from io.Reader) (Image, error) {
+func Import(ctx context.Context, cache string, from io.Reader) (Image, error) {
 	images := filepath.Join(cache, "image")
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return Image{}, err
@@ -68,12 +69,12 @@ func Import(cache string, from io.Reader) (Image, error) {
 	if err := NeedDisk("import image", images, freeDiskMin); err != nil {
 		return Image{}, err
 	}
-	temp, err := os.MkdirTemp(images, "new-")
+	temp, err := newDir(images)
 	if err != nil {
 		return Image{}, err
 	}
 	defer os.RemoveAll(temp)
-	kernel, err := unpack(from, temp)
+	kernel, err := unpack(while{ctx, from}, temp)
 	if err != nil {
 		return Image{}, &HostError{fmt.Errorf("import image: %w", err)}
 	}

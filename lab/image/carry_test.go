@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -34,13 +35,13 @@ func small(t *testing.T, made string) string {
 func TestCarry(t *testing.T) {
 	from, to := small(t, recipe("6.12")), t.TempDir()
 	var archive, again bytes.Buffer
-	if err := Export(from, "6.12", &archive); err != nil {
+	if err := Export(t.Context(), from, "6.12", &archive); err != nil {
 		t.Fatal(err)
 	}
-	if err := Export(from, "6.12", &again); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
+	if err := Export(t.Context(), from, "6.12", &again); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Errorf("written again it is another archive (%v)", err)
 	}
-	got, err := Import(to, &archive)
+	got, err := Import(t.Context(), to, &archive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,20 +58,20 @@ func TestCarry(t *testing.T) {
 // What is no whole image of this version replaces none.
 func TestCarryRefuses(t *testing.T) {
 	var good, spoilt, other bytes.Buffer
-	if err := Export(t.TempDir(), "6.12", &good); err == nil || !strings.Contains(err.Error(), "plait lab image --kernel 6.12") {
+	if err := Export(t.Context(), t.TempDir(), "6.12", &good); err == nil || !strings.Contains(err.Error(), "plait lab image --kernel 6.12") {
 		t.Errorf("nothing to export: %v", err)
 	}
-	if err := Export(small(t, recipe("6.12")), "6.12", &good); err != nil {
+	if err := Export(t.Context(), small(t, recipe("6.12")), "6.12", &good); err != nil {
 		t.Fatal(err)
 	}
 	damaged := small(t, recipe("6.12"))
 	if err := os.WriteFile(filepath.Join(damaged, "image", "6.12", rootFile), []byte("toor"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := Export(damaged, "6.12", &spoilt); err != nil {
+	if err := Export(t.Context(), damaged, "6.12", &spoilt); err != nil {
 		t.Fatal(err)
 	}
-	if err := exportFiles(small(t, recipe("6.1")), "6.12", &other); err != nil { // as a plait with another recipe does
+	if err := exportFiles(t.Context(), small(t, recipe("6.1")), "6.12", &other); err != nil { // as a plait with another recipe does
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -83,7 +84,7 @@ func TestCarryRefuses(t *testing.T) {
 		"another":  {other.Bytes(), "another version of plait"},
 	} {
 		cache := small(t, recipe("6.12"))
-		_, err := Import(cache, bytes.NewReader(c.archive))
+		_, err := Import(t.Context(), cache, bytes.NewReader(c.archive))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -93,5 +94,26 @@ func TestCarryRefuses(t *testing.T) {
 		if _, ok := Find(cache, "6.12"); !ok {
 			t.Errorf("%s: the image that was there is gone", name)
 		}
+	}
+}
+
+// Both directions end when they are interrupted, and leave nothing.
+func TestCarryInterrupted(t *testing.T) {
+	var archive, cut bytes.Buffer
+	from, to := small(t, recipe("6.12")), t.TempDir()
+	if err := Export(t.Context(), from, "6.12", &archive); err != nil {
+		t.Fatal(err)
+	}
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted)
+	if err := Export(ctx, from, "6.12", &cut); !errors.Is(err, interrupted) {
+		t.Errorf("export: %v", err)
+	}
+	if _, err := Import(ctx, to, &archive); !errors.Is(err, interrupted) {
+		t.Errorf("import: %v", err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(to, "image")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }

@@ -103,7 +103,7 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 	if err := NeedDisk("make image", cache, freeDiskMin); err != nil {
 		return Image{}, err
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(final), "new-")
+	temp, err := newDir(filepath.Dir(final))
 	if err != nil {
 		return Image{}, err
 	}
@@ -137,6 +137,20 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 	}
 	image, _ := Find(cache, kernel)
 	return image, nil
+}
+
+// newDir makes a directory for an image in the making, and removes those that a plait which was killed has left. None takes an hour.
+func newDir(images string) (string, error) {
+	entries, err := os.ReadDir(images)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), "new-") && time.Since(info.ModTime()) > time.Hour {
+			_ = os.RemoveAll(filepath.Join(images, e.Name()))
+		}
+	}
+	return os.MkdirTemp(images, "new-")
 }
 
 // while is a reader that ends with its context.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Only the kernel, and FRR with that of Debian 12, comes from another suite than the guest's own.
@@ -92,5 +94,31 @@ func TestBuildInterrupted(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Join(cache, "image")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What a plait that was killed left of an image is removed when the next one is made; what another one may be making is not.
+func TestBuildRemovesLeftovers(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	bin, cache := os.Getenv("PATH"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, age := range map[string]time.Duration{"new-old": 2 * time.Hour, "new-young": time.Minute, "6.1": 2 * time.Hour} {
+		dir := filepath.Join(cache, "image", name)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, rootFile), nil, 0o644), os.Chtimes(dir, time.Now(), time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Build(t.Context(), cache, "6.12", func(string) {}); err == nil {
+		t.Fatal("built by nothing")
+	}
+	var left []string
+	entries, _ := os.ReadDir(filepath.Join(cache, "image"))
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"6.1", "new-young"}) {
+		t.Errorf("left: %q", left)
 	}
 }
