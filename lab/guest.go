@@ -15,7 +15,17 @@ import (
 func (l *Lab) Image(ctx context.Context, kernel string) (image.Image, error) {
 	p := newProgress(l.Terminal, "image", nil)
 	defer p.close()
+	unlock, err := l.lockImage(ctx, kernel, p.doing)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer unlock()
 	return image.Build(ctx, l.Cache, kernel, p.doing)
+}
+
+// lockImage keeps others from making the image of a kernel generation, and from booting a machine of it.
+func (l *Lab) lockImage(ctx context.Context, kernel string, doing func(string)) (unlock func(), err error) {
+	return l.lock(ctx, "image-"+kernel, doing)
 }
 
 // ExportImage writes the image of a kernel generation to a file, as it is in the cache.
@@ -51,5 +61,5 @@ func (l *Lab) ImportImage(ctx context.Context, path string) (image.Image, error)
 		return image.Image{}, err
 	}
 	defer f.Close()
-	return image.Import(ctx, l.Cache, f)
+	return image.Import(ctx, l.Cache, f, func(kernel string) (func(), error) { return l.lockImage(ctx, kernel, doing) })
 }

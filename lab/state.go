@@ -44,7 +44,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := l.lock(ctx, "image-"+kernel, doing)
+	unlock, err := l.lockImage(ctx, kernel, doing)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -125,5 +126,28 @@ func TestLock(t *testing.T) {
 	all.Wait()
 	if left, err := os.ReadDir(l.Cache); err != nil || len(left) > 0 {
 		t.Errorf("left in the cache: %v, %v", left, err)
+	}
+}
+
+// An image is not replaced while another plait makes it, or boots a machine from it.
+func TestImageWaitsForOthers(t *testing.T) {
+	l := &Lab{Cache: t.TempDir()}
+	t.Setenv("PATH", t.TempDir())
+	made := filepath.Join(os.Getenv("PATH"), "made")
+	if err := os.WriteFile(filepath.Join(os.Getenv("PATH"), "mmdebstrap"), []byte("#!/bin/sh\n: > "+made+"\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := l.lock(t.Context(), "image-6.12", func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := l.Image(ctx, "6.12"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ended with %v", err)
+	}
+	if _, err := os.Stat(made); err == nil {
+		t.Error("it was made meanwhile")
 	}
 }

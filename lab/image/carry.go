@@ -60,8 +60,8 @@ func addFile(ctx context.Context, archive *tar.Writer, file, name string) error 
 }
 
 // Import takes the image out of an archive of Export into the cache directory, in place of the one of its kernel generation that is there. An archive
-// that is damaged, or of a plait that makes other images, leaves that as it was.
-func Import(ctx context.Context, cache string, from io.Reader) (Image, error) {
+// that is damaged, or of a plait that makes other images, leaves that as it was. It is replaced while lock keeps others from using it.
+func Import(ctx context.Context, cache string, from io.Reader, lock func(kernel string) (unlock func(), err error)) (Image, error) {
 	images := filepath.Join(cache, "image")
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return Image{}, err
@@ -78,6 +78,11 @@ func Import(ctx context.Context, cache string, from io.Reader) (Image, error) {
 	if err != nil {
 		return Image{}, &HostError{fmt.Errorf("import image: %w", err)}
 	}
+	unlock, err := lock(kernel)
+	if err != nil {
+		return Image{}, err
+	}
+	defer unlock()
 	final := filepath.Join(images, kernel)
 	if err := errors.Join(os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
 		return Image{}, err

@@ -31,6 +31,9 @@ func small(t *testing.T, made string) string {
 	return cache
 }
 
+// unused is the lock of a cache that nobody else uses.
+func unused(string) (func(), error) { return func() {}, nil }
+
 // An image is the same on the machine it is carried to, and the archive is the same whenever it is written.
 func TestCarry(t *testing.T) {
 	from, to := small(t, recipe("6.12")), t.TempDir()
@@ -41,7 +44,7 @@ func TestCarry(t *testing.T) {
 	if err := Export(t.Context(), from, "6.12", &again); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Errorf("written again it is another archive (%v)", err)
 	}
-	got, err := Import(t.Context(), to, &archive)
+	got, err := Import(t.Context(), to, &archive, unused)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func TestCarryRefuses(t *testing.T) {
 		"another":  {other.Bytes(), "another version of plait"},
 	} {
 		cache := small(t, recipe("6.12"))
-		_, err := Import(t.Context(), cache, bytes.NewReader(c.archive))
+		_, err := Import(t.Context(), cache, bytes.NewReader(c.archive), unused)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -110,7 +113,7 @@ func TestCarryInterrupted(t *testing.T) {
 	if err := Export(ctx, from, "6.12", &cut); !errors.Is(err, interrupted) {
 		t.Errorf("export: %v", err)
 	}
-	if _, err := Import(ctx, to, &archive); !errors.Is(err, interrupted) {
+	if _, err := Import(ctx, to, &archive, unused); !errors.Is(err, interrupted) {
 		t.Errorf("import: %v", err)
 	}
 	if left, _ := os.ReadDir(filepath.Join(to, "image")); len(left) != 0 {
