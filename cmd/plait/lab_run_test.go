@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +35,9 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		{runFlags{report: results}, one, "give the file the report goes to"},
 		{runFlags{json: os.DevNull}, one, "--json /dev/null is a device or pipe, whose place the file would take"},
 		{runFlags{report: os.DevNull}, one, "--report /dev/null is a device or pipe"},
+		{runFlags{json: "-"}, one, "--json - is not standard output here"},
+		{runFlags{report: "-"}, one, "--report - is not standard output here"},
+		{runFlags{json: "-"}, two, "--json - is not standard output here"},
 		{runFlags{json: results, resume: true}, two, "read result " + filepath.Join(results, "tcp-single.json")},
 		{runFlags{resume: true}, one, "give both"},
 		{runFlags{json: results}, two, ""},
@@ -42,6 +47,21 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		_, err := test.flags.prepare(test.names)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%+v, %v: %v, want %q", test.flags, test.names, err, test.want)
+		}
+	}
+}
+
+// TestEmptyFlags: a flag whose value is an unset variable does not mean that a result is thrown away, or an image made anew.
+func TestEmptyFlags(t *testing.T) {
+	for _, args := range [][]string{{"run", "tcp-single", "--json", ""}, {"run", "tcp-single", "--report="}, {"run", "tcp-single", "--captures="}, {"run", "tcp-single", "--console="},
+		{"run", "tcp-single", "--traces="}, {"run", "tcp-single", "--group="}, {"image", "--import="}, {"image", "--export="}, {"report", "a.json", "--out="}, {"show", "tcp-single", "--traces="}} {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetArgs(append([]string{"lab"}, args...))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // nothing is to run
+		if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

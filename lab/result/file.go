@@ -3,6 +3,7 @@ package result
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -235,8 +236,12 @@ func stringEnd(compact []byte, i int) int {
 	return len(compact)
 }
 
-// Replaceable is an error if there is something at path that is no file: a device would be gone with a file in its place.
+// Replaceable is an error if there is something at path that is no file: a device would be gone with a file in its place. Nor does "-" mean
+// standard output, as who writes it expects: it has what is for people.
 func Replaceable(path string) error {
+	if path == "-" {
+		return errors.New("- is not standard output here: give a file, ./- if that is to be its name")
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil || info.Mode().IsRegular():
