@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"plait.dev/plait/lab/vm"
 )
@@ -115,8 +117,13 @@ func availableMemoryMB() (int, error) {
 }
 
 // emulatorVersion is the first line of its --version.
-func emulatorVersion() (string, error) {
-	out, err := exec.Command(vm.Emulator, "--version").Output()
+func emulatorVersion(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, vm.Emulator, "--version")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("ask %s for its version: %w", vm.Emulator, err)
 	}

@@ -40,7 +40,7 @@ func (l *Lab) Base(ctx context.Context, kernel string, doing func(string)) (*bas
 	if err != nil {
 		return nil, fmt.Errorf("read the agent: %w", err)
 	}
-	qemu, err := emulatorVersion()
+	qemu, err := emulatorVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
