@@ -289,7 +289,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		if r != nil {
 			results = append(results, r)
 			_ = report.Summary(os.Stdout, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd()))))
-			err = errors.Join(err, f.keep(r, err, len(experiments) > 1))
+			err = f.keep(r, err, len(experiments) > 1)
 		}
 		if err != nil {
 			problem = &exit{failure(err), err}
@@ -346,12 +346,15 @@ func failure(err error) int {
 	return lab.ExitInvalid
 }
 
-// keep writes the result file of a run and of what ended it, if anything did. One without a single cell does not replace what an earlier run has.
+// keep writes the result file of a run and gives what ended it, if anything did, with how to go on. One without a single cell does not replace what an earlier run has.
 func (f *runFlags) keep(r *result.File, ended error, several bool) error {
 	if ended != nil && len(r.Cells) == 0 {
-		return nil
+		return ended
 	}
-	return f.write(r, several)
+	if err := f.write(r, several); err != nil || ended == nil || f.json == "" {
+		return errors.Join(ended, err)
+	}
+	return fmt.Errorf("%w; the same command with --resume goes on from %s", ended, f.path(r.Experiment.Name, several))
 }
 
 // write writes the result file.

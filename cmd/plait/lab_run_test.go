@@ -128,11 +128,34 @@ func TestInterruptedKeepsTheOldFile(t *testing.T) {
 		ended error
 		want  int
 	}{{3, nil, 3}, {0, errInterrupted, 3}, {1, errInterrupted, 1}, {0, errInterrupted, 1}} {
-		if err := f.keep(file(step.cells), step.ended, false); err != nil {
+		if err := f.keep(file(step.cells), step.ended, false); !errors.Is(err, step.ended) {
 			t.Fatal(err)
 		}
 		if r, err := result.Read(f.json); err != nil || len(r.Cells) != step.want {
 			t.Errorf("after %d cells, %v: the file has %+v, %v, want %d cells", step.cells, step.ended, r, err, step.want)
+		}
+	}
+}
+
+// TestEndedRunSaysHowToGoOn: who ends a long run is told what goes on with it, if anything can.
+func TestEndedRunSaysHowToGoOn(t *testing.T) {
+	broken := errors.New("no room")
+	for _, test := range []struct {
+		json  string
+		cells int
+		ended error
+		want  string
+	}{
+		{"r.json", 2, errInterrupted, "interrupted; the same command with --resume goes on from r.json"},
+		{"r.json", 0, errInterrupted, "interrupted"},
+		{"", 2, errInterrupted, "interrupted"},
+		{os.DevNull + "/r.json", 2, broken, "no room\nwrite result"},
+	} {
+		f := runFlags{json: test.json}
+		t.Chdir(t.TempDir())
+		r := &result.File{Format: result.Format, Experiment: result.Experiment{Name: "x"}, Cells: make([]result.Cell, test.cells)}
+		if err := f.keep(r, test.ended, false); err == nil || !strings.HasPrefix(err.Error(), test.want) || !errors.Is(err, test.ended) {
+			t.Errorf("%+v: %v", test, err)
 		}
 	}
 }
