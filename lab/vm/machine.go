@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -125,7 +126,7 @@ func (p *pipes) release() {
 }
 
 // start starts the emulator and opens its protocol. It gets no signal from the terminal, and none survives this process.
-func start(cmd *exec.Cmd, core int, pausing <-chan struct{}) (*monitor, error) {
+func start(cmd *exec.Cmd, core int, started func(pid int), pausing <-chan struct{}) (*monitor, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -138,11 +139,12 @@ func start(cmd *exec.Cmd, core int, pausing <-chan struct{}) (*monitor, error) {
 	if err := startOn(core, cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w; install it with `apt-get install qemu-system-x86`", Emulator, err)
 	}
+	started(cmd.Process.Pid)
 	return newMonitor(stdin, stdout, cmd.Process.Pid, pausing)
 }
 
 // process runs the emulator until it ends, which is soon after drive has returned, at the latest when ctx is done.
-func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor) error) error {
+func (m *machine) process(ctx context.Context, lines *pipes, started func(pid int), drive func(*monitor) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := exec.CommandContext(ctx, Emulator, m.arguments()...)
@@ -150,7 +152,7 @@ func (m *machine) process(ctx context.Context, lines *pipes, drive func(*monitor
 	cmd.Stderr, cmd.ExtraFiles = &complaint, lines.ends
 	core, free := claimCore("@plait-lab-core-")
 	defer free()
-	control, err := start(cmd, core, lines.pausing)
+	control, err := start(cmd, core, started, lines.pausing)
 	lines.release()
 	if cmd.Process == nil {
 		return err
@@ -202,18 +204,18 @@ func (m *machine) killed(state *os.ProcessState) error {
 func (m *machine) run(ctx context.Context, drive func(*monitor) error) error {
 	watched, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	heard := func() {} // a person at the console may think for long
-	if m.opt.Terminal == "" {
-		watchdog := time.AfterFunc(maxSilence, func() { stop(&Crash{fmt.Sprintf("it said nothing for %v", maxSilence)}) })
-		defer watchdog.Stop()
-		heard = func() { watchdog.Reset(maxSilence) }
+	var heard atomic.Int64
+	started := func(pid int) {
+		if m.opt.Terminal == "" { // a person at the console may think for long
+			go watch(watched, pid, func() int { return int(heard.Load()) }, stop)
+		}
 	}
 	crashed := func(words string) { time.AfterFunc(lastWordsTime, func() { stop(&Crash{words}) }) }
-	lines, err := m.open(heard, crashed)
+	lines, err := m.open(func() { heard.Add(1) }, crashed)
 	if err != nil {
 		return err
 	}
-	err = m.process(watched, lines, drive)
+	err = m.process(watched, lines, started, drive)
 	if err != nil && watched.Err() != nil {
 		return context.Cause(watched)
 	}

@@ -63,13 +63,14 @@ func TestResumeEnds(t *testing.T) {
 		"agent panics":  {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; exit`, true, "panic: no such link"},
 		"kernel panics": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exit`, true, "Fatal exception"},
 		"goes on after": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exec sleep 60`, true, "Fatal exception"},
-		"hangs":         {`exec sleep 60`, true, "it said nothing for 100ms"},
+		"hangs":         {`exec sleep 60`, true, "ms, in which the emulator computed for 0s and otherwise slept"},
+		"loops":         {`while :; do :; done`, true, "it said nothing for "},
 		"emulator ends": {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake(t, test.runs)
 			defer func(silence, words time.Duration) { maxSilence, lastWordsTime = silence, words }(maxSilence, lastWordsTime)
-			if name == "hangs" {
+			if name == "hangs" || name == "loops" {
 				maxSilence = 100 * time.Millisecond
 			}
 			lastWordsTime = 100 * time.Millisecond
@@ -79,6 +80,16 @@ func TestResumeEnds(t *testing.T) {
 				t.Errorf("error %v, want %q in it, crash: %v", err, test.want, test.crash)
 			}
 		})
+	}
+}
+
+// A machine to which the host gives no processor for long has not crashed.
+func TestResumeOnSlowHost(t *testing.T) {
+	defer func(silence time.Duration) { maxSilence = silence }(maxSilence)
+	maxSilence = 400 * time.Millisecond
+	fake(t, `(sleep 1; kill -CONT $$) & kill -STOP $$; exit 67`)
+	if err := Resume(t.Context(), "", nil, Options{}, func([]byte) {}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -49,10 +49,6 @@ type State string
 func (s State) ram() string     { return filepath.Join(string(s), "ram") }
 func (s State) devices() string { return filepath.Join(string(s), "devices") }
 
-// maxSilence is the wall time after which a guest that says nothing is taken for hanging. The agent speaks every virtual
-// second, which is 10^9 instructions: seconds even on a busy host.
-var maxSilence = 15 * time.Minute
-
 // Crash is the error of a guest that did not power off by itself.
 type Crash struct{ Reason string }
 
