@@ -221,7 +221,7 @@ func (r *run) keep(i int, f *agent.File) error {
 		return err
 	}
 	name := fmt.Sprintf("%s-%s-cell%d-%s", r.exp.Spec.Name, r.cells[i].Variant, i+1, f.Name)
-	return os.WriteFile(filepath.Join(r.options.Captures, name), data, 0o644)
+	return result.Replace(filepath.Join(r.options.Captures, name), data)
 }
 
 // ready returns the machine to resume for the job: one whose routers have converged if it has any, else the one that

@@ -1,9 +1,15 @@
 package lab
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/result"
 )
 
@@ -23,5 +29,24 @@ func TestStoreSaves(t *testing.T) {
 	}
 	if len(files) != 1 || len(files[0].Cells) != 2 || files[0].Incomplete != "2 of 3" {
 		t.Errorf("saved: %+v", files)
+	}
+}
+
+// A capture takes the place of an earlier one as a whole: on a full disk half of it would look like all.
+func TestCaptureIsReplaced(t *testing.T) {
+	r := interrupted(t)
+	r.options.Captures = t.TempDir()
+	path := filepath.Join(r.options.Captures, "interrupt-run-cell1-a-b.pcap")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte("new"))
+	earlier := path + ".earlier"
+	if err := errors.Join(err, w.Close(), os.WriteFile(path, []byte("old"), 0o644), os.Link(path, earlier), r.keep(0, &agent.File{Name: "a-b.pcap", Data: packed.Bytes()})); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(path)
+	was, failed := os.ReadFile(earlier)
+	if string(now) != "new" || string(was) != "old" {
+		t.Errorf("%q, and the earlier file has %q: %v", now, was, errors.Join(err, failed))
 	}
 }
