@@ -11,7 +11,7 @@ func newLabDemo() *cobra.Command {
 		Short: "Show what several paths are worth: two BGP exits, and a cellular link",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.run(c.Context(), []string{"demo-exits", "demo-bursts"})
+			return f.run(c, []string{"demo-exits", "demo-bursts"})
 		},
 	}
 }
@@ -27,7 +27,7 @@ func newLabReproduce() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.run(c.Context(), names)
+			return f.run(c, names)
 		},
 	}
 	f.add(c)

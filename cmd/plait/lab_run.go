@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -69,7 +69,7 @@ func newLabRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.run(c.Context(), names)
+			return f.run(c, names)
 		},
 	}
 	f.add(c)
@@ -260,7 +260,8 @@ func (f *runFlags) prepare(names []string) ([]loaded, error) {
 
 // run runs the experiments one after the other; their cells run in parallel. What has been measured is written whatever
 // happens then.
-func (f *runFlags) run(ctx context.Context, names []string) error {
+func (f *runFlags) run(c *cobra.Command, names []string) error {
+	ctx, out := c.Context(), c.OutOrStdout()
 	experiments, err := f.prepare(names)
 	if err != nil {
 		return err
@@ -288,7 +289,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Part: part(i, len(experiments)), Captures: f.captures, Before: before, Save: save})
 		if r != nil {
 			results = append(results, r)
-			_ = report.Summary(os.Stdout, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd()))))
+			_ = report.Summary(out, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd())))) // execute sees whether it was written
 			err = f.keep(r, err, len(experiments) > 1)
 		}
 		if err != nil {
@@ -296,7 +297,7 @@ func (f *runFlags) run(ctx context.Context, names []string) error {
 			break
 		}
 	}
-	return f.conclude(results, problem)
+	return f.conclude(out, results, problem)
 }
 
 // part is which of several experiments the one with index i is, empty if it is the only one.
@@ -308,7 +309,7 @@ func part(i, all int) string {
 }
 
 // conclude writes the report and gives the exit status.
-func (f *runFlags) conclude(results []*result.File, problem error) error {
+func (f *runFlags) conclude(out io.Writer, results []*result.File, problem error) error {
 	if f.report != "" && len(results) > 0 {
 		doing, end := lab.Busy("report")
 		doing("drawing it")
@@ -318,7 +319,7 @@ func (f *runFlags) conclude(results []*result.File, problem error) error {
 			err = errors.Join(problem, err)
 			return &exit{failure(err), err}
 		}
-		fmt.Println("report:", f.report)
+		fmt.Fprintln(out, "report:", f.report)
 	}
 	if problem != nil {
 		return problem

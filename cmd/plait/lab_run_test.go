@@ -171,8 +171,21 @@ func TestOtherResultIsBadInput(t *testing.T) {
 func TestReportThatCannotBeWritten(t *testing.T) {
 	f := runFlags{report: filepath.Join(os.DevNull, "report.html")}
 	var got *exit
-	if err := f.conclude([]*result.File{{}}, nil); !errors.As(err, &got) || got.status != lab.ExitInput {
+	if err := f.conclude(io.Discard, []*result.File{{}}, nil); !errors.As(err, &got) || got.status != lab.ExitInput {
 		t.Errorf("%v; want exit status %d", err, lab.ExitInput)
+	}
+}
+
+// TestOutputThatCannotBeWritten: what a run prints is seen to be written, as all that plait prints is.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	out, f := &output{to: full}, runFlags{report: filepath.Join(t.TempDir(), "report.html")}
+	if err := f.conclude(out, []*result.File{{}}, nil); err != nil || out.err == nil {
+		t.Errorf("%v; writing: %v", err, out.err)
 	}
 }
 
