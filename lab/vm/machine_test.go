@@ -22,6 +22,7 @@ while read -r request; do
 	printf '%s\033[K\r\n' "$request"
 	case $request in
 	'info cpus') printf '* CPU #0: thread_id=%d\r\n' $$ ;;
+	migrate_incoming*) [ -z "$BROKEN" ] || exit 1 ;;
 	'info status') printf 'VM status: paused\r\n' ;;
 	cont) printf '(qemu) '; ` + runs + ` ;;
 	quit) exit ;;
@@ -80,6 +81,16 @@ func TestResumeEnds(t *testing.T) {
 				t.Errorf("error %v, want %q in it, crash: %v", err, test.want, test.crash)
 			}
 		})
+	}
+}
+
+// Who has a saved machine that cannot be loaded is told which, and what helps.
+func TestResumeOfBrokenMachine(t *testing.T) {
+	fake(t, "exit 67")
+	t.Setenv("BROKEN", "yes")
+	err := Resume(t.Context(), "/cache/state/base-x", nil, Options{}, func([]byte) {})
+	if err == nil || !strings.Contains(err.Error(), "the machine saved in /cache/state/base-x (remove that, and it is made anew)") {
+		t.Errorf("ended with %v", err)
 	}
 }
 

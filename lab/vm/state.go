@@ -108,7 +108,7 @@ func resume(m *monitor, from State) error {
 		err = begin(m)
 	}
 	if err != nil {
-		return fmt.Errorf("resume the machine: %w", err)
+		return fmt.Errorf("resume the machine saved in %s (remove that, and it is made anew): %w", from, err)
 	}
 	return nil
 }
