@@ -5,9 +5,9 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path"
@@ -98,7 +98,7 @@ func unpack(from io.Reader, dir string) (kernel string, err error) {
 		return "", fmt.Errorf("read archive: %w; give a file that `plait lab image --export` has written", err)
 	}
 	archive := tar.NewReader(packed)
-	sums := map[string][]byte{}
+	sums := map[string]hash.Hash{}
 	for _, name := range files {
 		header, err := archive.Next()
 		if err != nil {
@@ -116,13 +116,12 @@ func unpack(from io.Reader, dir string) (kernel string, err error) {
 		if err := errors.Join(err, out.Close()); err != nil {
 			return "", fmt.Errorf("unpack %s: %w", name, err)
 		}
-		sums[name] = sum.Sum(nil)
+		sums[name] = sum
 	}
-	if made := sha256.Sum256([]byte(recipe(kernel))); string(made[:]) != string(sums[recipeFile]) {
+	if made := sha256.Sum256([]byte(recipe(kernel))); string(made[:]) != string(sums[recipeFile].Sum(nil)) {
 		return "", errors.New("the image was made for another version of plait; use that one, or make the image anew there")
 	}
-	sum := sha256.Sum256(slices.Concat(sums[rootFile], sums[kernelFile]))
-	if digest, err := os.ReadFile(filepath.Join(dir, digestFile)); err != nil || string(digest) != hex.EncodeToString(sum[:])+"\n" {
+	if named, err := os.ReadFile(filepath.Join(dir, digestFile)); err != nil || string(named) != digest(sums[rootFile], sums[kernelFile])+"\n" {
 		return "", errors.Join(errors.New("the archive is damaged: its files do not have the digest that it names"), err)
 	}
 	return kernel, nil

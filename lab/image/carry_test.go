@@ -120,3 +120,20 @@ func TestCarryInterrupted(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// A machine is booted of an image that is as it was made alone: of another one the guest's kernel would complain, in its own words.
+func TestDamagedImage(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"whole":          func(string) error { return nil },
+		"root cut":       func(dir string) error { return os.Truncate(filepath.Join(dir, rootFile), 1) },
+		"kernel changed": func(dir string) error { return os.WriteFile(filepath.Join(dir, kernelFile), []byte("lenrek"), 0o644) },
+	} {
+		cache := small(t, recipe("6.12"))
+		img, _ := Find(cache, "6.12")
+		err := errors.Join(spoil(filepath.Dir(img.Root)), img.WithAgent([]byte("agent"), filepath.Join(t.TempDir(), "initrd")))
+		var host *HostError
+		if damaged := name != "whole"; errors.As(err, &host) != damaged || damaged && !strings.Contains(err.Error(), "plait lab image --kernel 6.12") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

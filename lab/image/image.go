@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"os/exec"
@@ -187,28 +188,43 @@ func pack(ctx context.Context, archive, dir string) (err error) {
 	if err := convert(while{ctx, from}, io.MultiWriter(root, rootSum), io.MultiWriter(kernel, kernelSum)); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(slices.Concat(rootSum.Sum(nil), kernelSum.Sum(nil)))
-	return errors.Join(root.Close(), kernel.Close(),
-		os.WriteFile(filepath.Join(dir, digestFile), []byte(hex.EncodeToString(sum[:])+"\n"), 0o644))
+	return errors.Join(root.Close(), kernel.Close(), os.WriteFile(filepath.Join(dir, digestFile), []byte(digest(rootSum, kernelSum)+"\n"), 0o644))
 }
 
-// WithAgent writes the image's root file system with the agent as its init program to path.
+// WithAgent writes the image's root file system with the agent as its init program to path. It is a HostError if the image is not as it was made: after a crash
+// of the host its files may be there and empty.
 func (i Image) WithAgent(agent []byte, path string) error {
-	root, err := os.Open(i.Root)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	out, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	if _, err := io.Copy(out, root); err != nil {
+	rootSum, kernelSum := sha256.New(), sha256.New()
+	if err := errors.Join(copyFile(io.MultiWriter(out, rootSum), i.Root), copyFile(kernelSum, i.Kernel)); err != nil {
 		return err
+	}
+	if digest(rootSum, kernelSum) != i.Digest {
+		dir := filepath.Dir(i.Root)
+		return &HostError{fmt.Errorf("boot the image in %s: it is damaged, its files do not have the digest that it names; make it anew with `plait lab image --kernel %s`", dir, filepath.Base(dir))}
 	}
 	// The kernel unpacks concatenated archives one after the other.
 	return errors.Join(writeAgent(out, agent), out.Close())
+}
+
+func copyFile(to io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(to, f)
+	return err
+}
+
+// digest is that of an image, of the SHA-256 of its root file system and its kernel.
+func digest(root, kernel hash.Hash) string {
+	sum := sha256.Sum256(slices.Concat(root.Sum(nil), kernel.Sum(nil)))
+	return hex.EncodeToString(sum[:])
 }
 
 func tail(text string, lines int) string {
