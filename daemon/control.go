@@ -63,9 +63,14 @@ func answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		value = failure{err.Error()}
 	}
+	text, err := json.Marshal(value)
+	if err != nil { // there is a value that is no number, for instance
+		status = http.StatusInternalServerError
+		text, _ = json.Marshal(failure{fmt.Sprintf("write the answer: %v", err)})
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the client is gone
+	_, _ = w.Write(append(text, '\n')) // the client is gone
 }
 
 // failure is the body of an answer that is none.

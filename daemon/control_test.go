@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -228,6 +229,18 @@ func TestAnswerCutOff(t *testing.T) {
 	}()
 	if err := Client(path).Reload(); !errors.Is(err, ErrNoAnswer) || !strings.HasSuffix(err.Error(), "plait may have ended meanwhile: see its log") {
 		t.Errorf("got %v, want that there was no answer", err)
+	}
+}
+
+// An answer that cannot be written as JSON is no answer that was cut off, nor one of another version.
+func TestAnswerUnwritable(t *testing.T) {
+	c := &controlled{}
+	path, stop := start(t, c)
+	defer func() { _ = stop() }()
+	c.status.HoldoutPercent = math.NaN()
+	_, err := Client(path).Status()
+	if want := "write the answer: json: unsupported value: NaN"; !errors.Is(err, ErrFailed) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
