@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	doBest = "on that router see: ip -6 route get TARGET (IPv4: ip route get) from this address iif INTERFACE, which must lead to an exit's VRF or peer; FRR 8.4 keeps what an exit announces out of the main table, " +
+	doMain = "on that router see: ip -6 route get TARGET (IPv4: ip route get) from this address iif INTERFACE, which must lead to an exit's VRF or peer; FRR 8.4 keeps what an exit announces out of the main table, " +
 		"for which kernel.sh of plait egress render has rules"
 	doRoute = "see ip -6 route get TARGET (IPv4: ip route get): let the border routers announce what their exits do in the default table, too, or set a default route"
 )
@@ -51,7 +51,7 @@ func bestTo(ctx context.Context, in Input, targets []netip.Addr, through map[net
 	defer p.close()
 	t, err := p.trace(ctx, netip.Addr{}, targets)
 	if err != nil {
-		return no(Failed, err, doRoute)
+		return no(Failed, err, unsent(err, doRoute))
 	}
 	return t.reaches(what, through), nil
 }
@@ -93,7 +93,7 @@ func (t trace) reaches(what string, through map[netip.Addr]trace) Result {
 	case slices.ContainsFunc(t, func(a answer) bool { return a.kind == reply }):
 		return Result{OK, "", "best path", fmt.Sprintf("%s: %v replies", what, who[len(who)-1]), ""}
 	case refused && no.from == who[len(who)-1] && through[no.packet.to].beyond(no.from):
-		return Result{Failed, "", "best path", fmt.Sprintf("%s: %v has no route to %v, and through an exit packets get on: the best path ends there", what, no.from, no.packet.to), doBest}
+		return Result{Failed, "", "best path", fmt.Sprintf("%s: %v %s, and through an exit packets get on: the best path ends there", what, no.from, no.refusal.to(no.packet.to.String())), no.refusal.inside(doMain)}
 	case len(who) > 1:
 		return Result{OK, "", "best path", fmt.Sprintf("%s: %d routers answer, the last %v", what, len(who), who[len(who)-1]), ""}
 	case len(who) == 1:

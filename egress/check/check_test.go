@@ -139,7 +139,7 @@ func (n *network) carrier() {
 			if p, err = newProber(n.Context(), netip.MustParseAddr("2001:db8:4::10"), netip.MustParseAddr("2001:db8:4::10"), false); err != nil {
 				return err
 			}
-			t, err = p.ask(n.Context(), netip.Addr{}, []packet{{netip.MustParseAddr("2001:db8:c000::1"), 5, smallPacket}}, func(answer) bool { return true })
+			t, err = p.ask(n.Context(), netip.Addr{}, map[int]packet{}, []packet{{netip.MustParseAddr("2001:db8:c000::1"), 5, smallPacket}}, func(answer) bool { return true })
 			return err
 		})
 		if p != nil {

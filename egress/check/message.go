@@ -66,9 +66,10 @@ const (
 // heard is an ICMP message as far as it is about a packet of ours.
 type heard struct {
 	kind       kind
+	refusal    refusal    // of unreachable
 	mtu        int        // of tooBig
 	about      netip.Addr // destination of the packet that an error quotes
-	id, number int        // of the echo request; 0 if it quotes an encapsulated packet
+	id, number int        // of the echo request; 0 if it quotes an encapsulated packet, and too little of it
 	outer      bool       // it quotes an encapsulated packet, so it is from a router before the SID
 }
 
@@ -93,10 +94,12 @@ func read(b []byte, is4 bool) heard {
 		h.kind, quote = expired, body.Data
 	case *icmp.PacketTooBig:
 		h.kind, h.mtu, quote = tooBig, body.MTU, body.Data
+	case *icmp.ParamProb: // a host has the SID for an address of its own, and knows no header like that
+		h.kind, h.refusal, quote = unreachable, rejected, body.Data
 	case *icmp.DstUnreach:
-		h.kind, quote = unreachable, body.Data
+		h.kind, h.refusal, quote = unreachable, refusalOf(m.Code, is4), body.Data
 		if is4 && m.Code == 4 { // fragmentation needed: RFC 1191 section 4
-			h.kind, h.mtu = tooBig, int(binary.BigEndian.Uint16(b[6:]))
+			h.kind, h.refusal, h.mtu = tooBig, noRoute, int(binary.BigEndian.Uint16(b[6:]))
 		}
 	}
 	if h.kind == nothing || !h.quote(quote) {
@@ -124,8 +127,15 @@ func (h *heard) quote(b []byte) bool {
 	default:
 		return false
 	}
+	if next == protocolRouting && len(b) >= 2 { // RFC 8754 section 2
+		next, b = b[0], b[min(len(b), 8*(int(b[1])+1)):]
+	}
 	switch next {
 	case protocolRouting, protocolIPv6, protocolIPv4:
+		inner := heard{}
+		if inner.quote(b) {
+			h.id, h.number = inner.id, inner.number
+		}
 		h.outer = true
 		return true
 	case protocolICMP, protocolICMPv6:

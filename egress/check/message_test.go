@@ -46,6 +46,10 @@ func messages(t testing.TB) map[string]struct {
 	inner := packet6(here, there, 3, ask6)
 	outer := packet6(here, sid, 3, inner)
 	outer[6] = protocolIPv6
+	routed := slices.Clone(outer[:header6])
+	routed[6] = protocolRouting
+	routed = append(append(routed, protocolIPv6, 2, 4, 0), make([]byte, 20)...)
+	routed = append(routed, inner...)
 	ask4, err := request(here4, there4, 4711, 12, 1500)
 	if err != nil {
 		t.Fatal(err)
@@ -63,19 +67,22 @@ func messages(t testing.TB) map[string]struct {
 		is4  bool
 		want heard
 	}{
-		"a reply":                {marshal(t, icmp.Message{Type: ipv6.ICMPTypeEchoReply, Body: &icmp.Echo{ID: 4711, Seq: 12}}), false, heard{kind: reply, id: 4711, number: 12}},
-		"somebody's request":     {marshal(t, icmp.Message{Type: ipv6.ICMPTypeEchoRequest, Body: &icmp.Echo{ID: 4711, Seq: 12}}), false, heard{}},
-		"a hop limit":            {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner[:60]}}), false, heard{kind: expired, about: there, id: 4711, number: 12}},
-		"too big":                {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1400, Data: inner}}), false, heard{kind: tooBig, mtu: 1400, about: there, id: 4711, number: 12}},
-		"too big, around it":     {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1500, Data: outer}}), false, heard{kind: tooBig, mtu: 1500, about: sid, outer: true}},
-		"no route":               {marshal(t, icmp.Message{Type: ipv6.ICMPTypeDestinationUnreachable, Body: &icmp.DstUnreach{Data: inner}}), false, heard{kind: unreachable, about: there, id: 4711, number: 12}},
-		"about something else":   {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: other}}), false, heard{}},
-		"cut short":              {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner[:44]}}), false, heard{}},
-		"a reply of IPv4":        {marshal(t, icmp.Message{Type: ipv4.ICMPTypeEchoReply, Body: &icmp.Echo{ID: 4711, Seq: 12}}), true, heard{kind: reply, id: 4711, number: 12}},
-		"a time to live":         {marshal(t, icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner4}}), true, heard{kind: expired, about: there4, id: 4711, number: 12}},
-		"fragmentation needed":   {needed, true, heard{kind: tooBig, mtu: 1400, about: there4, id: 4711, number: 12}},
-		"no message":             {nil, false, heard{}},
-		"an error without quote": {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{}}), false, heard{}},
+		"a reply":                       {marshal(t, icmp.Message{Type: ipv6.ICMPTypeEchoReply, Body: &icmp.Echo{ID: 4711, Seq: 12}}), false, heard{kind: reply, id: 4711, number: 12}},
+		"somebody's request":            {marshal(t, icmp.Message{Type: ipv6.ICMPTypeEchoRequest, Body: &icmp.Echo{ID: 4711, Seq: 12}}), false, heard{}},
+		"a hop limit":                   {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner[:60]}}), false, heard{kind: expired, about: there, id: 4711, number: 12}},
+		"too big":                       {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1400, Data: inner}}), false, heard{kind: tooBig, mtu: 1400, about: there, id: 4711, number: 12}},
+		"too big, around it":            {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1500, Data: outer}}), false, heard{kind: tooBig, mtu: 1500, about: sid, id: 4711, number: 12, outer: true}},
+		"too big, around it and an SRH": {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1500, Data: routed}}), false, heard{kind: tooBig, mtu: 1500, about: sid, id: 4711, number: 12, outer: true}},
+		"hardly more than the SRH":      {marshal(t, icmp.Message{Type: ipv6.ICMPTypePacketTooBig, Body: &icmp.PacketTooBig{MTU: 1500, Data: routed[:header6+8]}}), false, heard{kind: tooBig, mtu: 1500, about: sid, outer: true}},
+		"no header like that":           {marshal(t, icmp.Message{Type: ipv6.ICMPTypeParameterProblem, Code: 1, Body: &icmp.ParamProb{Data: routed}}), false, heard{kind: unreachable, refusal: rejected, about: sid, id: 4711, number: 12, outer: true}},
+		"no route":                      {marshal(t, icmp.Message{Type: ipv6.ICMPTypeDestinationUnreachable, Body: &icmp.DstUnreach{Data: inner}}), false, heard{kind: unreachable, about: there, id: 4711, number: 12}},
+		"about something else":          {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: other}}), false, heard{}},
+		"cut short":                     {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner[:44]}}), false, heard{}},
+		"a reply of IPv4":               {marshal(t, icmp.Message{Type: ipv4.ICMPTypeEchoReply, Body: &icmp.Echo{ID: 4711, Seq: 12}}), true, heard{kind: reply, id: 4711, number: 12}},
+		"a time to live":                {marshal(t, icmp.Message{Type: ipv4.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{Data: inner4}}), true, heard{kind: expired, about: there4, id: 4711, number: 12}},
+		"fragmentation needed":          {needed, true, heard{kind: tooBig, mtu: 1400, about: there4, id: 4711, number: 12}},
+		"no message":                    {nil, false, heard{}},
+		"an error without quote":        {marshal(t, icmp.Message{Type: ipv6.ICMPTypeTimeExceeded, Body: &icmp.TimeExceeded{}}), false, heard{}},
 	}
 }
 

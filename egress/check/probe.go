@@ -140,10 +140,9 @@ func (p *prober) send(sid netip.Addr, k packet) (int, error) {
 	return p.number, nil
 }
 
-// ask sends requests that should take the way over a SID, and returns all that comes back in time, or until there is enough: about them, and about encapsulated packets
+// ask sends requests that should take the way over a SID, and returns all that comes back in time, or until there is enough: about them, those asked before that are in mine, and encapsulated packets
 // to the SID.
-func (p *prober) ask(ctx context.Context, sid netip.Addr, packets []packet, enough func(answer) bool) (answers []answer, err error) {
-	mine := map[int]packet{}
+func (p *prober) ask(ctx context.Context, sid netip.Addr, mine map[int]packet, packets []packet, enough func(answer) bool) (answers []answer, err error) {
 	for _, k := range packets {
 		number, err := p.send(sid, k)
 		if err != nil {
@@ -162,6 +161,9 @@ func (p *prober) ask(ctx context.Context, sid netip.Addr, packets []packet, enou
 			k, known := mine[a.number]
 			switch {
 			case a.outer && a.about == sid:
+				if known && a.id == p.id {
+					a.packet = k
+				}
 				answers = append(answers, a)
 			case a.outer || !known || a.id != p.id || a.kind == reply && a.from != k.to || a.kind != reply && a.about != k.to:
 			default:
@@ -183,12 +185,17 @@ func (p *prober) trace(ctx context.Context, sid netip.Addr, targets []netip.Addr
 			packets = append(packets, packet{to, hopLimit, smallPacket})
 		}
 	}
+	mine := map[int]packet{}
 	for range rounds {
-		answers, err := p.ask(ctx, sid, packets, func(a answer) bool { return a.kind == reply })
+		answers, err := p.ask(ctx, sid, mine, packets, func(a answer) bool { return a.kind == reply })
 		t = append(t, answers...)
 		if err != nil || t.forwarded() {
 			return t, err
 		}
+	}
+	if len(t.inside()) == 0 { // a router that looks for a neighbour in vain says so after three seconds (RFC 4861 section 7.2.2)
+		late, err := p.ask(ctx, sid, mine, nil, func(answer) bool { return false })
+		return append(t, late...), err
 	}
 	return t, nil
 }
@@ -197,7 +204,7 @@ func (p *prober) trace(ctx context.Context, sid netip.Addr, targets []netip.Addr
 func (p *prober) full(ctx context.Context, sid netip.Addr, like packet, size int) (t trace, err error) {
 	like.size = size
 	for range rounds {
-		answers, err := p.ask(ctx, sid, []packet{like}, func(answer) bool { return true })
+		answers, err := p.ask(ctx, sid, map[int]packet{}, []packet{like}, func(answer) bool { return true })
 		t = append(t, answers...)
 		if err != nil || len(t.inside()) > 0 {
 			return t, err

@@ -35,26 +35,13 @@ func (t trace) forwarded() bool {
 	return len(t.responders()) > 1 || slices.ContainsFunc(t, func(a answer) bool { return a.kind == reply })
 }
 
-// refused is the answer of a router that has no way on.
+// refused is the answer of a router that does not pass packets on.
 func (t trace) refused() (answer, bool) {
 	i := slices.IndexFunc(t, func(a answer) bool { return a.kind == unreachable && !a.outer })
 	if i < 0 {
 		return answer{}, false
 	}
 	return t[i], true
-}
-
-// before tells what routers on the way to the SID say about the encapsulated packets; hop limits they exceed are ours.
-func (t trace) before() string {
-	for _, a := range t {
-		switch {
-		case a.outer && a.kind == tooBig:
-			return fmt.Sprintf("; %v on the way to the SID says that encapsulated packets have at most %d bytes", a.from, a.mtu)
-		case a.outer && a.kind == unreachable:
-			return fmt.Sprintf("; %v on the way to the SID says that it has no route to it", a.from)
-		}
-	}
-	return ""
 }
 
 // deepest is the request that got farthest and was answered.
@@ -81,25 +68,28 @@ func joined(addresses []netip.Addr) string {
 const (
 	doDrop = "on its border router see: ip -6 route show SID (seg6local End.DT6, End.DT4 or End.DT46, with the exit's table), ip -6 route show vrf of the exit (the target, and the way back " +
 		"to this address), sysctl net.vrf.strict_mode and forwarding; then whether the peer accepts packets from this address"
-	doBack   = "see that the announced prefixes have the exit's address, that the border router and its peer have a way back to it, and that the peer does not drop what comes from there (BCP 38)"
-	doBehind = "on its border router see that the exit's table leads to the peer (ip -6 route get TARGET vrf of the exit), and whether the peer drops packets from this address (BCP 38)"
-	doSize   = "raise the MTU of the network between this host and the border router to 1564, or lower it on this host's interface to what passes: connections then know"
+	doBack = "see that the announced prefixes have the exit's address, that the border router and its peer have a way back to it, and that the peer does not drop what comes from there (BCP 38)"
+	doSize = "raise the MTU of the network between this host and the border router to 1564, or lower it on this host's interface to what passes: connections then know"
 )
 
 // decapsulates says whether packets come out of the SID, and whether they get on.
 func (t trace) decapsulates(exit, through string, targets []netip.Addr) []Result {
 	who := t.responders()
 	if len(who) == 0 {
+		why, do := t.before()
 		return []Result{{Failed, exit, "answer", fmt.Sprintf("%s: nothing answers echo requests of 1 to %d hops to %s: routes look right, but packets are dropped%s",
-			through, maxHops, joined(targets), t.before()), doDrop}}
+			through, maxHops, joined(targets), why), do}}
 	}
 	out := []Result{{OK, exit, "answer", fmt.Sprintf("%s: packets come out of their encapsulation; %v answers first", through, who[0]), ""}}
 	no, refused := t.refused()
+	kept, outcome := t.kept(targets)
 	switch {
+	case outcome != OK && len(who) > 1:
+		return append(out, Result{outcome, exit, "forward", fmt.Sprintf("%s: %d routers answer, and %v %s", through, len(who), kept.from, kept.refusal.to(kept.packet.to.String())), doFilter})
 	case t.forwarded():
 		return append(out, Result{OK, exit, "forward", fmt.Sprintf("%s: %d routers answer, the last %v", through, len(who), who[len(who)-1]), ""})
 	case refused:
-		return append(out, Result{Failed, exit, "forward", fmt.Sprintf("%s: %v has no route to %v: packets end there", through, no.from, no.packet.to), doBehind})
+		return append(out, Result{Failed, exit, "forward", fmt.Sprintf("%s: %v %s: packets end there", through, no.from, no.refusal.to(no.packet.to.String())), no.refusal.inside(doBehind)})
 	}
 	return append(out, Result{Unknown, exit, "forward", fmt.Sprintf("%s: only %v answers; if it is the border router, nothing proves that packets get on from there", through, who[0]), doBehind})
 }
@@ -116,7 +106,8 @@ func (t trace) sized(exit, through string, size int) Result {
 		}
 	}
 	if len(t.inside()) == 0 {
-		return Result{Failed, exit, "size", fmt.Sprintf("%s: packets of %d bytes vanish, small ones do not%s", through, size, t.before()), doSize}
+		why, _ := t.before()
+		return Result{Failed, exit, "size", fmt.Sprintf("%s: packets of %d bytes vanish, small ones do not%s", through, size, why), doSize}
 	}
 	return Result{OK, exit, "size", fmt.Sprintf("%s: packets of %d bytes pass%s", through, size, small), ""}
 }
@@ -138,7 +129,7 @@ func probe(ctx context.Context, in Input, x Exit, sid netip.Addr, targets []neti
 	defer p.close()
 	t, err := p.trace(ctx, sid, targets)
 	if err != nil {
-		return []Result{{Failed, x.Name, "answer", err.Error(), reinstall}}, context.Cause(ctx)
+		return []Result{{Failed, x.Name, "answer", err.Error(), unsent(err, reinstall)}}, context.Cause(ctx)
 	}
 	for _, a := range t.inside() {
 		answers[a.to] = append(answers[a.to], a)
