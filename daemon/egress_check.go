@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 
@@ -75,7 +74,7 @@ func (x *exits) checkInput() check.Input {
 		one := check.Exit{Exit: e}
 		for _, r := range refusals {
 			if r.Exit == e.Name {
-				one.Refused = append(one.Refused, fmt.Sprintf("%d routes: %v (last: %v, SID %v)", r.Routes, r.Reason, r.Prefix, r.SID))
+				one.Refused = append(one.Refused, r)
 			}
 		}
 		in.Exits = append(in.Exits, one)

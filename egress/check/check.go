@@ -61,8 +61,8 @@ type Session struct {
 type Exit struct {
 	egress.Exit
 	Routes, SIDs int
-	// Refused are the routes it would have otherwise, a line for each reason.
-	Refused []string
+	// Refused are the routes it would have otherwise.
+	Refused []egress.Refusal
 	// Samples of its routes: a few for each SID and address family.
 	Samples []Sample
 }
@@ -112,8 +112,45 @@ func routes(x Exit) []Result {
 		out[0].Outcome, out[0].Do = Failed, "see whether the exit's border router has a session with its peer, exports routes with "+x.KnownBy()+
 			", and announces its locator; plait egress sessions tells how many VPN routes the reflectors have"
 	}
-	for _, why := range x.Refused {
-		out = append(out, Result{Failed, x.Name, "routes", "refused: " + why, "see the exit's locators in the configuration and the SIDs of its border router"})
+	for _, r := range x.Refused {
+		out = append(out, Result{Failed, x.Name, "routes", fmt.Sprintf("refused: %d routes: %v (last: %v, SID %v)", r.Routes, r.Reason, r.Prefix, r.SID), doRefused(r.Reason)})
+	}
+	return out
+}
+
+// doRefused is what to do about routes that the plan does not use.
+func doRefused(why egress.Reason) string {
+	switch why {
+	case egress.NotUnicast:
+		return "filter what comes from the peer at the exit's border router: hosts send to no such prefixes"
+	case egress.OthersSID:
+		return "see sids of the other exit in the configuration, and why routes with this exit's route target have that SID at the border router"
+	case egress.TooManySIDs:
+		return "let the border router have one SID for each VRF (FRR: sid vpn per-vrf export), or for each neighbour, and not for each route"
+	}
+	return "see the exit's locators in the configuration and the SIDs of its border router"
+}
+
+// sameSID finds exits whose packets leave by one and the same way, whatever their names: their routes lead to one SID.
+func sameSID(exits []Exit) (out []Result) {
+	type of struct {
+		sid netip.Addr
+		is4 bool
+	}
+	first, told := map[of]string{}, map[[2]string]bool{}
+	for _, x := range exits {
+		for _, s := range x.Samples {
+			k := of{s.SID, s.Prefix.Addr().Is4()}
+			other, known := first[k]
+			switch {
+			case !known:
+				first[k] = x.Name
+			case other != x.Name && !told[[2]string{x.Name, other}]:
+				told[[2]string{x.Name, other}] = true
+				out = append(out, Result{Failed, x.Name, "routes", fmt.Sprintf("SID %v is that of exit %s, too: what leaves by one leaves by the other", s.SID, other),
+					"give each exit a VRF of its own at the border router, or a SID for each neighbour"})
+			}
+		}
 	}
 	return out
 }
@@ -137,8 +174,31 @@ func kernel(ctx context.Context, v *route.View, in Input, ask func() (Input, err
 	}
 }
 
+// elsewhere leaves out samples that lead to this host itself: such packets stay here, whatever an exit announces, and this host's own replies would prove the exit.
+func elsewhere(ask func() (Input, error)) func() (Input, error) {
+	return func() (Input, error) {
+		in, err := ask()
+		if err != nil {
+			return in, err
+		}
+		own, err := net.InterfaceAddrs()
+		if err != nil {
+			return in, fmt.Errorf("list the addresses of this host: %w", err)
+		}
+		in.Exits = slices.Clone(in.Exits)
+		for i := range in.Exits {
+			in.Exits[i].Samples = slices.DeleteFunc(slices.Clone(in.Exits[i].Samples), func(s Sample) bool {
+				to, _ := s.target()
+				return slices.ContainsFunc(own, func(a net.Addr) bool { return to.String() == a.(*net.IPNet).IP.String() })
+			})
+		}
+		return in, nil
+	}
+}
+
 // Run does all checks. ask tells what a running plait knows now.
 func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
+	ask = elsewhere(ask)
 	in, err := ask()
 	if err != nil {
 		return nil, err
@@ -167,7 +227,7 @@ func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
 			return nil, err
 		}
 	}
-	out, answers := append(sessions(in), host...), map[netip.Addr]trace{}
+	out, answers := slices.Concat(sessions(in), host, sameSID(in.Exits)), map[netip.Addr]trace{}
 	for _, x := range in.Exits {
 		out = append(out, routes(x)...)
 		more, err := through(ctx, v, in, x, answers)
