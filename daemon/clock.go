@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,4 +33,13 @@ func monotonicOffsetNs(text string) int64 {
 		}
 	}
 	return 0
+}
+
+// byClock is when something was or will be, by the clock as it is now. That of a host without a battery is set minutes after boot, and what began before would have done so years ago, or in the future. As long as nobody
+// sets it the answer is the same.
+func byClock(at, now time.Time) time.Time {
+	if set := now.Add(at.Sub(now)); !at.IsZero() && set.Round(0).Sub(at.Round(0)).Abs() > time.Second { // the difference is that of the monotonic clock
+		return set
+	}
+	return at
 }

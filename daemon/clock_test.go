@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"plait.dev/plait/internal/rung"
 )
@@ -47,6 +48,29 @@ func TestTimeNamespace(t *testing.T) {
 		got, err := strconv.ParseUint(number, 10, 64)
 		if apart := time.Duration(monotonicNs() - got); err != nil || apart < 0 || apart > time.Minute {
 			t.Errorf("%s s ahead: %d, %v: %v before the clock here, want less than a minute", offset, got, err, apart)
+		}
+	}
+}
+
+// The clock is set while something lasts: how long it has lasted does not change.
+func TestByClock(t *testing.T) {
+	now := time.Now()
+	if began := now.Add(-time.Minute); byClock(began, now) != began {
+		t.Error("a clock that nobody set gives another time")
+	}
+	if got := byClock(time.Time{}, now); !got.IsZero() {
+		t.Errorf("got %v for never", got)
+	}
+	for _, forward := range []time.Duration{time.Hour, -24 * time.Hour} {
+		began := now.Add(-time.Minute)
+		(*struct {
+			wall uint64
+			ext  int64 // the monotonic clock's; time.Time has both
+			loc  *time.Location
+		})(unsafe.Pointer(&began)).ext += int64(forward)
+		began = began.Add(-forward) // a minute ago by the monotonic clock
+		if shown := byClock(began, now).Round(0); now.Round(0).Sub(shown) != time.Minute {
+			t.Errorf("set by %v: got %v, want %v", forward, shown, now.Add(-time.Minute))
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (x *exits) known() []KnownStatus {
 	out := []KnownStatus{}
 	for _, k := range known {
 		one := KnownStatus{Prefix: k.Prefix, Strategy: k.Strategy, ManagedMbps: egress.MbitPerSecond(k.Managed), HeldOutMbps: egress.MbitPerSecond(k.HeldOut),
-			Managed: k.Managed.Samples, HeldOut: k.HeldOut.Samples, OneUntil: k.OneUntil}
+			Managed: k.Managed.Samples, HeldOut: k.HeldOut.Samples, OneUntil: byClock(k.OneUntil, time.Now())}
 		one.Ratio, one.Low, one.High = k.Ratio()
 		out = append(out, one)
 	}

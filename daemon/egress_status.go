@@ -145,8 +145,9 @@ func byFamily(counts []int) map[string]int {
 
 func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
 	out, refused = []SessionStatus{}, []RefusedStatus{}
+	now := time.Now()
 	for _, s := range x.speaker.Sessions() {
-		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: s.Since, Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: s.ErrorAt, Routes: byFamily(s.Prefixes[:]), Kept: byFamily(s.Stale[:])}
+		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: byClock(s.Since, now), Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: byClock(s.ErrorAt, now), Routes: byFamily(s.Prefixes[:]), Kept: byFamily(s.Stale[:])}
 		out = append(out, one)
 		for _, r := range s.Refused {
 			refused = append(refused, RefusedStatus{"reflector " + s.Reflector.String(), r.Reason, r.Count, r.Last})
@@ -207,7 +208,8 @@ func (x *exits) status() EgressStatus {
 	for _, e := range x.config.Exits {
 		one := ExitStatus{Name: e.Name, RouteTarget: e.RouteTarget, Table: e.Table, Addresses: append([]netip.Addr{}, e.Addresses...), SIDs: map[string]int{}}
 		if since, until := x.outages.Since(e.Name); !since.IsZero() {
-			one.Out = &OutStatus{since, until}
+			now := time.Now()
+			one.Out = &OutStatus{byClock(since, now), byClock(until, now)}
 		}
 		out.Exits = append(out.Exits, one)
 	}

@@ -180,7 +180,7 @@ func (d *Daemon) status(connections bool) Status {
 	defer d.mu.Unlock()
 	l := d.config.Congestion
 	s := Status{
-		Version: d.options.Version, PID: os.Getpid(), UpSince: d.upSince,
+		Version: d.options.Version, PID: os.Getpid(), UpSince: byClock(d.upSince, time.Now()),
 		Mode: l.Mode, Policy: l.Policy, HoldoutPercent: l.HoldoutPercent, Allow: l.Allow, Rules: len(l.Rules),
 		Default: name16(d.kernel.control.Fallback), Cgroup: shownCgroup(d.config.Cgroup), Linked: d.kernel.linked, Tracing: "on", Warnings: []string{},
 	}
