@@ -67,7 +67,7 @@ func joined(addresses []netip.Addr) string {
 
 const (
 	doDrop = "on its border router see: ip -6 route show SID (seg6local End.DT6, End.DT4 or End.DT46, with the exit's table), ip -6 route show vrf of the exit (the target, and the way back " +
-		"to this address), sysctl net.vrf.strict_mode and forwarding; then whether the peer accepts packets from this address"
+		"to this address), sysctl net.vrf.strict_mode and forwarding; then whether the peer accepts packets from this address, and whether this host's own firewall lets ICMP in"
 	doBack = "see that the announced prefixes have the exit's address, that the border router and its peer have a way back to it, and that the peer does not drop what comes from there (BCP 38)"
 	doSize = "raise the MTU of the network between this host and the border router to 1564, or lower it on this host's interface to what passes: connections then know"
 )
