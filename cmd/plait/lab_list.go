@@ -58,12 +58,9 @@ func newLabShow() *cobra.Command {
 
 		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
-			e, err := loadExperiment(args[0], o)
+			e, err := loadAlone(c, args[0], o)
 			if err != nil {
 				return err
-			}
-			if text := noRecordings(e, o.Traces); text != "" {
-				fmt.Fprintln(c.ErrOrStderr(), text)
 			}
 			out := c.OutOrStdout()
 			cells := e.Cells()

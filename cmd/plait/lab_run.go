@@ -141,6 +141,18 @@ func noRecordings(e *experiment.Experiment, dir string) string {
 	return fmt.Sprintf("--traces %s: not replayed, as recordings are named *.up or *.down (or the same with .gz): %s", dir, strings.Join(names, ", "))
 }
 
+// loadAlone is loadExperiment for a command that needs one, and tells what in the directory of recordings is none.
+func loadAlone(c *cobra.Command, name string, o experiment.Options) (*experiment.Experiment, error) {
+	e, err := loadExperiment(name, o)
+	if err != nil {
+		return nil, err
+	}
+	if text := noRecordings(e, o.Traces); text != "" {
+		fmt.Fprintln(c.ErrOrStderr(), text)
+	}
+	return e, nil
+}
+
 // loadAll reads all files before anything runs. Of a group, experiments that need recordings are left out if there are none.
 func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 	doing, end := lab.Busy("reading")

@@ -21,12 +21,9 @@ func newLabShell() *cobra.Command {
 
 		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
-			e, err := loadExperiment(args[0], o)
+			e, err := loadAlone(c, args[0], o)
 			if err != nil {
 				return err
-			}
-			if text := noRecordings(e, o.Traces); text != "" {
-				fmt.Fprintln(c.ErrOrStderr(), text)
 			}
 			l, err := lab.New(version, 1)
 			if err != nil {
