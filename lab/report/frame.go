@@ -47,7 +47,7 @@ func (f frame) draw(w float64) *canvas {
 	bottom := top + height - 48
 	f.x, f.y = f.x.on(left, w-8), f.y.on(bottom, top)
 	c.h = bottom + 34
-	f.axes(c, left, top, bottom, w)
+	f.axes(c, left, bottom, w)
 	f.drawMarks(c, rows, top, bottom)
 	for _, cv := range f.curves {
 		f.drawCurve(c, cv)
@@ -59,7 +59,7 @@ func (f frame) draw(w float64) *canvas {
 }
 
 // axes draws the horizontal grid, both axes' numbers, the unit of y above and that of x at the end.
-func (f frame) axes(c *canvas, left, top, bottom, w float64) {
+func (f frame) axes(c *canvas, left, bottom, w float64) {
 	for _, v := range f.y.ticks(5) {
 		y := f.y.at(v)
 		class := "grid"

@@ -268,7 +268,7 @@ func (n *network) drawLink(link result.Link, lane float64) {
 	d += n.bend(to-bendPx, lane, to, b.lane)
 	n.c.path("wire", d)
 	x, y := n.point((from+to)/2, lane)
-	n.drawLabel(link, x, y, lane)
+	n.drawLabel(link, x, y)
 }
 
 // bend is a smooth step from one lane to another.
@@ -286,5 +286,5 @@ func (n *network) drawSide(link result.Link) {
 	x1, y1 := n.point(n.along[a.column], a.lane)
 	x2, y2 := n.point(n.along[b.column], b.lane)
 	n.c.line("wire", x1, y1, x2, y2)
-	n.drawLabel(link, (x1+x2)/2, (y1+y2)/2, (a.lane+b.lane)/2)
+	n.drawLabel(link, (x1+x2)/2, (y1+y2)/2)
 }

@@ -12,7 +12,7 @@ const (
 	labelWrap = 24
 )
 
-func (n *network) drawLabel(link result.Link, x, y, lane float64) {
+func (n *network) drawLabel(link result.Link, x, y float64) {
 	lines := n.label(link)
 	class, at := "mid halo", y-8-lineH*float64(len(lines)-1)
 	if n.vertical {
