@@ -143,9 +143,8 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	c.out.add(p.flight)
 	p.linksDue = c.peers != nil
 	p.ackDue = true // the last one may be lost with the path it went over, or was due while there was none: the peer may wait for its credit
-	c.running.Add(2)
-	go func() { defer c.running.Done(); p.runWriter() }()
-	go func() { defer c.running.Done(); p.runReader() }()
+	c.running.Go(p.runWriter)
+	c.running.Go(p.runReader)
 	return p, nil
 }
 

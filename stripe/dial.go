@@ -182,8 +182,7 @@ func (d *dialer) update(ctx context.Context, links []Link, running *sync.WaitGro
 				t.err = errPathLost
 			}
 			d.targets[p] = t
-			running.Add(1)
-			go func() { defer running.Done(); d.runPair(of, p, t) }()
+			running.Go(func() { d.runPair(of, p, t) })
 		}
 	}
 }
