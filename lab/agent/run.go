@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -100,9 +101,7 @@ func (c *cell) add(name string, metrics map[string]float64, series []result.Seri
 	if c.out.Metrics[name] == nil {
 		c.out.Metrics[name] = map[string]float64{}
 	}
-	for k, v := range metrics {
-		c.out.Metrics[name][k] = v
-	}
+	maps.Copy(c.out.Metrics[name], metrics)
 	for _, s := range series {
 		s.Name = name + "." + s.Name
 		c.out.Series = append(c.out.Series, s)
