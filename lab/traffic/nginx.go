@@ -85,8 +85,12 @@ func (s *server) answers(ctx context.Context, socket string) error {
 		},
 		DisableKeepAlives: true,
 	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nginx/", nil)
+	if err != nil {
+		return err
+	}
 	for waited := time.Duration(0); waited < readyLimit; waited += readyPoll {
-		response, err := (&http.Client{Transport: transport}).Get("http://nginx/")
+		response, err := transport.RoundTrip(request)
 		if err == nil {
 			return response.Body.Close() // any status will do
 		}

@@ -2,6 +2,10 @@ package traffic
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,5 +44,25 @@ func TestProgramFails(t *testing.T) {
 		if err := p.finish(); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", command, err, want)
 		}
+	}
+}
+
+// A server that takes connections and answers none is waited for no longer than the application may take.
+func TestServerNeverAnswers(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "ready")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if _, err := l.Accept(); err == nil {
+			cancel()
+		}
+	}()
+	s := &server{process: program(ctx, "here", "nginx"), ended: make(chan struct{})}
+	if err := s.answers(ctx, socket); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the application has ended", err)
 	}
 }
