@@ -3,10 +3,12 @@ package daemon
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/internal/rung"
 )
 
@@ -26,6 +28,7 @@ func TestDoctorInUserNamespace(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Control = t.TempDir() + "/control"
+	c.Egress = Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{PasswordFile: c.Control + "-missing"}}}
 	checks := Doctor(c)
 	if Usable(checks) {
 		t.Error("plait is told to be usable")
@@ -37,6 +40,9 @@ func TestDoctorInUserNamespace(t *testing.T) {
 		case c.Name != "privilege" && strings.Contains(c.Do, "plait works"), strings.Contains(c.Do, "newer"):
 			t.Errorf("%+v: want nothing that is another reason", c)
 		}
+	}
+	if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == "reflectors' secrets" && c.Health == Fail }) {
+		t.Errorf("%+v: want that a password is missing", checks)
 	}
 }
 
