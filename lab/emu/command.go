@@ -51,8 +51,6 @@ func (e *emulator) handle(r request) (a answer) {
 			err = e.carrier(r.Carrier)
 		case r.Stats != nil:
 			a.Stats = e.stats()
-		case r.Quit != nil:
-			e.quit = true
 		default:
 			err = fmt.Errorf("empty request")
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // Main is the emulator's process. Lines of JSON come in, first a Config, then requests; each gets one line of JSON back.
-// It returns the exit status: when it is told to quit or the input ends, or after an error, which has then been answered
+// It returns the exit status: when the input ends, or after an error, which has then been answered
 // or written to standard error.
 func Main(stdin io.Reader, stdout io.Writer) int {
 	runtime.LockOSThread()
@@ -97,22 +98,17 @@ func begin(requests *json.Decoder) (*emulator, error) {
 	return e, nil
 }
 
-// runRequests decodes, hands over and answers, until the input ends; that is a request to quit.
+// runRequests decodes, hands over and answers, until the input ends or cannot be understood: then the emulator ends.
 func (e *emulator) runRequests(requests *json.Decoder, answers *json.Encoder) {
 	for {
 		var r request
 		err := requests.Decode(&r)
-		if errors.Is(err, io.EOF) {
-			r.Quit = &struct{}{}
-		} else if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) {
 			_ = answers.Encode(answer{Error: fmt.Sprintf("read request: %v", err)})
-			r.Quit = &struct{}{}
 		}
-		if a := e.handle(r); err == nil {
-			err = answers.Encode(a)
-		}
-		if err != nil || r.Quit != nil {
-			return
+		if err != nil || answers.Encode(e.handle(r)) != nil {
+			break
 		}
 	}
+	_ = e.call(func(time.Duration) { e.quit = true }) // the wake, of an eventfd, fails only where 2^64 others wait
 }

@@ -42,7 +42,7 @@ func Start(c Config) (*Process, error) {
 	}
 	p := &Process{cmd: cmd, stdin: stdin, request: json.NewEncoder(stdin), answer: json.NewDecoder(stdout)}
 	if _, err := p.do(c); err != nil {
-		return nil, errors.Join(fmt.Errorf("start emulator: %w", err), p.end())
+		return nil, errors.Join(fmt.Errorf("start emulator: %w", err), p.Close())
 	}
 	return p, nil
 }
@@ -88,14 +88,8 @@ func (p *Process) Stats() (map[string]Stats, error) {
 	return a.Stats, err
 }
 
-// Close ends the emulator, and with it the devices.
+// Close ends the emulator, and with it the devices: it ends when its input does.
 func (p *Process) Close() error {
-	_, err := p.do(request{Quit: &struct{}{}})
-	return errors.Join(err, p.end())
-}
-
-// end waits for the process, which ends when its input does.
-func (p *Process) end() error {
 	p.stdin.Close()
 	return p.cmd.Wait()
 }

@@ -56,7 +56,6 @@ type request struct {
 	Blackhole *blackhole `json:"blackhole,omitempty"`
 	Carrier   *carrier   `json:"carrier,omitempty"`
 	Stats     *struct{}  `json:"stats,omitempty"`
-	Quit      *struct{}  `json:"quit,omitempty"`
 }
 
 // change gives a link its parameters, both directions complete.
