@@ -72,7 +72,8 @@ func Push(conn net.Conn, sources []string, to string, opt Options, p *Progress) 
 	return runSender(s, sources, nil, p)
 }
 
-// Pull copies files of the other end, which runs [Serve], to this host.
+// Pull copies files of the other end, which runs [Serve], to this host. It is for programs that embed this package: a [Job] asks with the first line that ssh carries, a round trip
+// sooner.
 func Pull(conn net.Conn, sources []string, to string, opt Options, p *Progress) error {
 	r, err := asked(sources, to, opt)
 	if err != nil {
