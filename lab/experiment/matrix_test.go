@@ -85,6 +85,25 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// TestSetOfVariants: a --set that makes two variants the same is a mistake, for their names say that they differ.
+func TestSetOfVariants(t *testing.T) {
+	const text = `params: {control: cubic, rate: 1}
+variants: {cubic: {control: cubic}, bbr: {control: bbr}, slow: {control: bbr, rate: 2}}
+links: {a: {ends: [client, server], rate_mbps: $rate}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $control}}`
+	for set, want := range map[string]string{
+		"control=reno":               "--set control=reno: variants cubic and bbr would be the same, for control tells them apart; replace the value of one of them, variants.bbr.control",
+		"control=reno,bbr":           "variants cubic and bbr would be the same",
+		"rate=3":                     "variants bbr and slow would be the same",
+		"variants.bbr.control=reno":  "",
+		"variants.bbr.control=cubic": "", // the file says so itself then
+	} {
+		if _, err := loadText(t, text, Options{Set: []string{set}}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+}
+
 func TestSetValues(t *testing.T) {
 	text := "links: {a: {ends: [client, server]}}\ntimeline: [{at_s: 1, link: a, carrier: down}]" + bulk
 	x := mustLoad(t, text, Options{Set: []string{

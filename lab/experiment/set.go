@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,21 @@ func (l *loader) parameters() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(declared))
+}
+
+// checkForced reports a --set that takes away what tells two variants apart: both would run the same, one of them under a name that says otherwise.
+func (l *loader) checkForced(cells []Cell) {
+	for _, f := range l.forced {
+		of := func(c Cell) *node { return l.tree.descend([]string{"variants", c.Variant, f.key}) }
+		for i, c := range cells {
+			same := slices.IndexFunc(cells[:i], func(other Cell) bool { return reflect.DeepEqual(other.Params, c.Params) })
+			if same >= 0 && (of(c) != nil || of(cells[same]) != nil) {
+				l.problems.add(f.place, "", "variants %s and %s would be the same, for %s tells them apart; replace the value of one of them, variants.%s.%s",
+					cells[same].Variant, c.Variant, f.key, c.Variant, f.key)
+				return
+			}
+		}
+	}
 }
 
 func (l *loader) setValue(place Place, text string) *node {
