@@ -48,16 +48,19 @@ func newProgress(out *os.File, name string, lengths []float64) *progress {
 		p.out = io.Discard
 		return p
 	}
-	if p.terminal = term.IsTerminal(int(out.Fd())); p.terminal {
+	if p.terminal = obeys(out); p.terminal {
 		p.width, _, _ = term.GetSize(int(out.Fd()))
 		go p.runDisplay()
 	}
 	return p
 }
 
+// obeys says that a file is a terminal on which a line can be written over.
+func obeys(out *os.File) bool { return term.IsTerminal(int(out.Fd())) && os.Getenv("TERM") != "dumb" }
+
 // Busy shows on a terminal what else takes long, which doing tells, until end is called. On anything else it shows nothing.
 func Busy(name string) (doing func(string), end func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
+	if !obeys(os.Stderr) {
 		return func(string) {}, func() {}
 	}
 	p := newProgress(os.Stderr, name, nil)

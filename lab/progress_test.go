@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,23 @@ func TestStage(t *testing.T) {
 	p.started = time.Now().Add(-12 * time.Second)
 	if got, want := p.line(), "image: packing, step 2 of 2; 12s so far"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A terminal that obeys no codes gets none, as an editor's shell does not: it gets the lines of a file.
+func TestDumbTerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	for name, want := range map[string]bool{"xterm": true, "dumb": false} {
+		t.Setenv("TERM", name)
+		p := newProgress(terminal, "x", nil)
+		p.close()
+		if p.terminal != want {
+			t.Errorf("%s: %v", name, p.terminal)
+		}
 	}
 }
 
