@@ -63,8 +63,8 @@ func New(version string, jobs int) (*Lab, error) {
 		}
 		l.Cache = filepath.Join(base, "plait")
 	}
-	if strings.ContainsAny(l.Cache, "',") {
-		return nil, fmt.Errorf("use cache directory %s: its name must not have a quote or comma; set PLAIT_CACHE to another", l.Cache)
+	if strings.ContainsAny(l.Cache, "',\"\\\n") {
+		return nil, fmt.Errorf("use cache directory %q: its name must not have a quote, comma, backslash or line break; set PLAIT_CACHE to another", l.Cache)
 	}
 	if err := os.MkdirAll(l.Cache, 0o755); err != nil {
 		return nil, fmt.Errorf("make cache directory: %w; set PLAIT_CACHE to one that can be written", err)

@@ -33,3 +33,18 @@ func TestVersionIsInterrupted(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// A cache whose name the emulator could not be told is refused.
+func TestCacheName(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	if err := os.WriteFile(filepath.Join(bin, vm.Emulator), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, good := range map[string]bool{"a b": true, "a%$;": true, "a'b": false, "a,b": false, `a"b`: false, `a\b`: false, "a\nb": false} {
+		t.Setenv("PLAIT_CACHE", filepath.Join(t.TempDir(), name))
+		if _, err := New("test", 1); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
