@@ -98,7 +98,11 @@ func newEgressSessions() *cobra.Command {
 }
 
 func printSession(out io.Writer, n daemon.SessionStatus) {
-	fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, n.State, n.Since.Local().Format(time.DateTime))
+	state := n.State
+	if state != "established" {
+		state += ", down"
+	}
+	fmt.Fprintf(out, "%v: %s since %s\n", n.Reflector, state, n.Since.Local().Format(time.DateTime))
 	for _, family := range slices.Sorted(maps.Keys(n.Routes)) {
 		kept := ""
 		if k := n.Kept[family]; k > 0 {

@@ -73,7 +73,7 @@ func TestPrintSession(t *testing.T) {
 	}
 	out.Reset()
 	printSession(&out, daemon.SessionStatus{Reflector: netip.MustParseAddr("2001:db8:1::2"), State: "idle", Since: at, Routes: map[string]int{"IPv6 unicast": 3, "VPNv6": 2}, Kept: map[string]int{"VPNv6": 2}})
-	if want := "2001:db8:1::2: idle since 2026-01-02 03:04:05\n  IPv6 unicast: 3 routes\n  VPNv6: 2 routes, 2 of them kept of a session that was lost\n"; out.String() != want {
+	if want := "2001:db8:1::2: idle, down since 2026-01-02 03:04:05\n  IPv6 unicast: 3 routes\n  VPNv6: 2 routes, 2 of them kept of a session that was lost\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

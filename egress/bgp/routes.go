@@ -148,7 +148,8 @@ func (s *session) up(a *agreement) {
 	defer s.work.Unlock()
 	s.stopTimer()
 	s.show(func(out *Session) {
-		out.State, out.Since, out.RouterID, out.Agreed = Established, time.Now(), a.reflector, a.words()
+		out.turn(Established, time.Now())
+		out.RouterID, out.Agreed = a.reflector, a.words()
 	})
 	s.log.Info("BGP session is up", "agreed", a.words())
 	s.speaker.deliver(Up{s.reflector.Address, a.agreed})

@@ -27,7 +27,7 @@ func (s State) String() string { return stateNames[s] }
 type Session struct {
 	Reflector netip.Addr
 	State     State
-	Since     time.Time     // of the state
+	Since     time.Time     // it is established, or is not: attempts to connect change nothing about that
 	Uptime    time.Duration // if established
 	RouterID  netip.Addr    // of the reflector, once it has said it
 	Agreed    []string      // families, capabilities and TCP-AO key of the session, or of the one before
@@ -64,8 +64,16 @@ func (s *session) show(change func(*Session)) {
 	change(&s.shown)
 }
 
+// turn takes in another state.
+func (s *Session) turn(state State, now time.Time) {
+	if s.Since.IsZero() || (state == Established) != (s.State == Established) {
+		s.Since = now
+	}
+	s.State = state
+}
+
 func (s *session) set(state State) {
-	s.show(func(out *Session) { out.State, out.Since = state, time.Now() })
+	s.show(func(out *Session) { out.turn(state, time.Now()) })
 }
 
 func (s *session) showTables() {
@@ -81,8 +89,9 @@ func (s *session) failed(why error, established bool) {
 	again := false
 	s.show(func(out *Session) {
 		again = out.LastError == why.Error()
-		out.State, out.Since = Idle, time.Now()
-		out.LastError, out.ErrorAt = why.Error(), out.Since
+		out.ErrorAt = time.Now()
+		out.turn(Idle, out.ErrorAt)
+		out.LastError = why.Error()
 	})
 	switch {
 	case established:
