@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -309,7 +310,7 @@ func TestCaps(t *testing.T) {
 // What was found out is there for the next process, and a file that cannot be read is no reason not to come up.
 func TestMemory(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 50})
-	x.memory = t.TempDir() + "/memory.json"
+	x.memory, x.log = t.TempDir()+"/memory.json", &bytes.Buffer{}
 	if x.remember() != nil {
 		t.Error("something is known before the first process")
 	}
@@ -325,6 +326,9 @@ func TestMemory(t *testing.T) {
 	}
 	if k := x.remember(); k != nil {
 		t.Errorf("remembered %+v of nonsense", k)
+	}
+	if said := x.log.(*bytes.Buffer).String(); !strings.Contains(said, "what was measured of prefixes is lost, and is measured anew: read "+x.memory+": ") {
+		t.Errorf("said %q, want which file that was in", said)
 	}
 }
 

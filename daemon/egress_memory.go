@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -31,7 +32,9 @@ func (x *exits) remember() []egress.Known {
 	}
 	var known []egress.Known
 	if err == nil {
-		err = json.Unmarshal(text, &known)
+		if err = json.Unmarshal(text, &known); err != nil {
+			err = fmt.Errorf("read %s: %w", x.memory, err)
+		}
 	}
 	if err != nil {
 		x.logf("what was measured of prefixes is lost, and is measured anew: %v", err)
