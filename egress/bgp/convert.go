@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -47,6 +48,7 @@ type attributes struct {
 	route       egress.Route // without SID and, for VPN routes, next hop
 	sid         *wire.SRv6InformationSubTLV
 	communities []wire.ExtendedCommunityInterface
+	loop        bool // the AS path has the AS of this network in it
 }
 
 // convert appends to out what the UPDATE says, withdrawals first. broken is what the parser found wrong, if the routes could be
@@ -55,7 +57,7 @@ func convert(out []change, u *wire.BGPUpdate, broken error, s scope, n *interner
 	for _, nlri := range u.WithdrawnRoutes {
 		out = append(out, withdraw(IPv4, nlri))
 	}
-	a := readAttributes(u)
+	a := readAttributes(u, s.as)
 	var reach *wire.PathAttributeMpReachNLRI
 	for _, attr := range u.PathAttributes {
 		switch attr := attr.(type) {
@@ -113,7 +115,7 @@ func complete(u *wire.BGPUpdate, f Family) bool {
 	return origin && path && nextHop
 }
 
-func readAttributes(u *wire.BGPUpdate) attributes {
+func readAttributes(u *wire.BGPUpdate, as uint32) attributes {
 	a := attributes{route: egress.Route{LocalPref: defaultLocalPref}}
 	for _, attr := range u.PathAttributes {
 		switch attr := attr.(type) {
@@ -121,6 +123,7 @@ func readAttributes(u *wire.BGPUpdate) attributes {
 			a.route.Origin = attr.Value
 		case *wire.PathAttributeAsPath:
 			a.route.ASPath = asPath(attr)
+			a.loop = slices.ContainsFunc(attr.Value, func(segment wire.AsPathParamInterface) bool { return slices.Contains(segment.GetAS(), as) })
 		case *wire.PathAttributeNextHop:
 			a.route.NextHop = attr.Value
 		case *wire.PathAttributeMultiExitDisc:
@@ -155,13 +158,10 @@ func (a *attributes) check(f Family, nextHop netip.Addr, s scope, n *interner) (
 		return r, ownNextHop
 	case r.RouterID == s.routerID:
 		return r, ownOriginator
+	case a.loop:
+		return r, ownAS
 	case len(r.ASPath) > maxList || len(a.communities) > maxList:
 		return r, tooLong
-	}
-	for _, as := range r.ASPath {
-		if as == s.as {
-			return r, ownAS
-		}
 	}
 	if !r.RouterID.IsValid() {
 		r.RouterID = s.reflector

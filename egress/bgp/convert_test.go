@@ -99,6 +99,9 @@ func TestRefused(t *testing.T) {
 		"own next hop":      {func(a *announcement) { a.family, a.rd, a.nextHop = IPv6, "", ownHop }, []refusal{ownNextHop, ownNextHop}},
 		"of a VPN route":    {func(a *announcement) { a.nextHop = ownHop }, []refusal{accepted, accepted}},
 		"own AS":            {func(a *announcement) { a.asPath = []uint32{64496, testAS} }, []refusal{ownAS, ownAS}},
+		"own AS in a set": {func(a *announcement) {
+			a.path = []wire.AsPathParamInterface{wire.NewAs4PathParam(wire.BGP_ASPATH_ATTR_TYPE_SEQ, []uint32{64496}), wire.NewAs4PathParam(wire.BGP_ASPATH_ATTR_TYPE_SET, []uint32{64500, testAS})}
+		}, []refusal{ownAS, ownAS}},
 		"own router ID":     {func(a *announcement) { a.extra = []wire.PathAttributeInterface{own} }, []refusal{ownOriginator, ownOriginator}},
 		"link-local prefix": {func(a *announcement) { a.prefixes[1] = "fe80::/64" }, []refusal{accepted, badPrefix}},
 		"no ORIGIN":         {func(a *announcement) { a.without = wire.BGP_ATTR_TYPE_ORIGIN }, []refusal{malformed, malformed}},

@@ -31,6 +31,7 @@ type announcement struct {
 	labels   []uint32 // of the prefixes; the last one goes on
 	nextHop  netip.Addr
 	asPath   []uint32
+	path     []wire.AsPathParamInterface // instead of asPath
 	sid      *wire.SRv6InformationSubTLV
 	extra    []wire.PathAttributeInterface
 	without  wire.BGPAttrType
@@ -93,9 +94,13 @@ func (a announcement) message(t testing.TB) *wire.BGPMessage {
 	t.Helper()
 	reach, err := wire.NewPathAttributeMpReachNLRI(wireFamilies[a.family], a.nlri(t), a.nextHop)
 	must(t, err)
+	path := a.path
+	if path == nil {
+		path = []wire.AsPathParamInterface{wire.NewAs4PathParam(wire.BGP_ASPATH_ATTR_TYPE_SEQ, a.asPath)}
+	}
 	attrs := []wire.PathAttributeInterface{
 		wire.NewPathAttributeOrigin(0),
-		wire.NewPathAttributeAsPath([]wire.AsPathParamInterface{wire.NewAs4PathParam(wire.BGP_ASPATH_ATTR_TYPE_SEQ, a.asPath)}),
+		wire.NewPathAttributeAsPath(path),
 		wire.NewPathAttributeLocalPref(200),
 	}
 	if len(a.targets) > 0 {
