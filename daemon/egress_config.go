@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
@@ -143,8 +144,8 @@ func wrongRouteTarget(s string) string {
 }
 
 func wrongName(s string) string {
-	if s == "" || len(s) > 32 {
-		return "expected a name of at most 32 bytes"
+	if s == "" || len(s) > 32 || s != strings.TrimSpace(s) || s == "-" || strings.ContainsFunc(s, unicode.IsControl) { // a dash stands for none
+		return "expected a name of at most 32 bytes, without control characters or blanks around it, and not a dash alone"
 	}
 	return ""
 }

@@ -121,6 +121,15 @@ func TestMistakenExitOnce(t *testing.T) {
 }
 
 // Route targets are those of RFC 4360 and 5668, as the speaker writes them.
+// Names stand in tables and in the log, where the exit of what leaves by none is a dash.
+func TestNames(t *testing.T) {
+	for name, want := range map[string]bool{"transit-a": true, "Zürich 1": true, "": false, " ": false, "-": false, "a\nb": false, "\x1b[31m": false, "a ": false, strings.Repeat("x", 33): false} {
+		if why := wrongName(name); (why == "") != want {
+			t.Errorf("%q: %q", name, why)
+		}
+	}
+}
+
 func TestRouteTargets(t *testing.T) {
 	for target, want := range map[string]bool{"65000:11": true, "65000:4294967295": true, "4200000000:11": true, "192.0.2.1:11": true,
 		"4200000000:65536": false, "192.0.2.1:65536": false, "192.0.2.1:011": false, "2001:db8::1:11": false, "192.0.2.1": false, "": false} {
