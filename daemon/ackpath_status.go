@@ -172,9 +172,9 @@ func (s AckpathStatus) explain(of string) (AckpathStatus, error) {
 	var matches func(local, remote netip.AddrPort) bool
 	if host, err := netip.ParseAddr(of); err == nil {
 		matches = func(_, remote netip.AddrPort) bool { return remote.Addr() == host.Unmap() }
-	} else if name, err := ParseSocket(of); err == nil && name.cookie == 0 {
+	} else if name, err := parseSocket(of); err == nil && name.cookie == 0 {
 		matches = func(local, remote netip.AddrPort) bool {
-			return name.Matches(SocketStatus{Local: local, Remote: remote})
+			return name.matches(SocketStatus{Local: local, Remote: remote})
 		}
 	} else {
 		return s, fmt.Errorf("%s: expected the address of the host at the other end, an end like 192.0.2.1:443 or both ends like 192.0.2.1:443-198.51.100.7:50000", of)

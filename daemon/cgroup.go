@@ -70,7 +70,7 @@ var mountCgroup = sync.OnceValues(func() (string, error) {
 	return fmt.Sprint(descriptors, mount), nil
 })
 
-// shownCgroup is what a user is told of a path of FindCgroup's.
+// shownCgroup is what a user is told of a path of findCgroup's.
 func shownCgroup(path string) string {
 	if strings.HasPrefix(path, descriptors) {
 		return "the whole host"
@@ -78,8 +78,8 @@ func shownCgroup(path string) string {
 	return path
 }
 
-// FindCgroup returns the directory whose processes are all of the host's.
-func FindCgroup() (string, error) {
+// findCgroup returns the directory whose processes are all of the host's.
+func findCgroup() (string, error) {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
 		return "", fmt.Errorf("find cgroup v2: %w", err)
@@ -114,7 +114,7 @@ func cgroupID(path string) (uint64, error) {
 func (c Config) whose() (path string, id uint64, err error) {
 	path = c.Cgroup
 	if path == "" { // there was no mount when the configuration was read
-		if path, err = FindCgroup(); err != nil {
+		if path, err = findCgroup(); err != nil {
 			return "", 0, err
 		}
 	}

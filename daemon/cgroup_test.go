@@ -40,7 +40,7 @@ func TestCgroupRules(t *testing.T) {
 	inner := h.group(filepath.Join(outer, "inner"))
 	below := h.group(filepath.Join(inner, "below"))
 	before := h.connectFrom(outer, 0)
-	mount, err := FindCgroup()
+	mount, err := findCgroup()
 	h.must(err)
 	relative, err := filepath.Rel(mount, inner)
 	h.must(err)

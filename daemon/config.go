@@ -48,7 +48,7 @@ const (
 
 // Config is a configuration file; docs/congestion/configuration.md describes every key.
 type Config struct {
-	// Cgroup is the directory (cgroup v2) whose processes' connections plait takes. ReadConfig puts in the mount FindCgroup
+	// Cgroup is the directory (cgroup v2) whose processes' connections plait takes. ReadConfig puts in the mount findCgroup
 	// finds if the file names none; empty if there is none either.
 	Cgroup string
 	// Control is the path of the unix socket of plait's own commands.
@@ -103,8 +103,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// For is the lever as it is for connections of a rule; it has no rules itself.
-func (l Lever) For(r Rule) Lever {
+// with is the lever as it is for connections of a rule; it has no rules itself.
+func (l Lever) with(r Rule) Lever {
 	out := l
 	out.Rules = nil
 	if r.Mode != "" {
@@ -124,9 +124,9 @@ func (l Lever) For(r Rule) Lever {
 
 // levers are what the kernel half's table of policies holds: for everything no rule is for, then for each rule in turn.
 func (c Config) levers() []Lever {
-	all := []Lever{c.Congestion.For(Rule{})}
+	all := []Lever{c.Congestion.with(Rule{})}
 	for _, r := range c.Congestion.Rules {
-		all = append(all, c.Congestion.For(r))
+		all = append(all, c.Congestion.with(r))
 	}
 	return all
 }
@@ -207,7 +207,7 @@ func ReadConfig(path string) (Config, error) {
 		err = c.read(path)
 	}
 	if c.Cgroup == "" {
-		c.Cgroup, _ = FindCgroup() // whoever needs it says what is missing
+		c.Cgroup, _ = findCgroup() // whoever needs it says what is missing
 	}
 	return c, err
 }

@@ -255,7 +255,7 @@ func (r *reader) prefix(n *yaml.Node, into *[]netip.Prefix) {
 func (r *reader) cgroup(n *yaml.Node, into *[]uint64) {
 	for _, e := range list(n) {
 		path := e.Value
-		if mount, err := FindCgroup(); err == nil && !filepath.IsAbs(path) {
+		if mount, err := findCgroup(); err == nil && !filepath.IsAbs(path) {
 			path = filepath.Join(mount, path)
 		}
 		id, err := cgroupID(path)

@@ -25,7 +25,7 @@ func inDirectory(t *testing.T, text string) {
 // withCgroup is a configuration as ReadConfig completes it on this machine.
 func withCgroup(c Config) Config {
 	if c.Cgroup == "" {
-		c.Cgroup, _ = FindCgroup()
+		c.Cgroup, _ = findCgroup()
 	}
 	return c
 }
@@ -88,7 +88,7 @@ func TestNoRegularFile(t *testing.T) {
 }
 
 func TestReadConfig(t *testing.T) {
-	mount, err := FindCgroup()
+	mount, err := findCgroup()
 	named := ""
 	if err == nil {
 		named = "cgroup: " + mount

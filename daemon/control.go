@@ -250,7 +250,7 @@ func (c *ControlClient) Status() (s Status, err error) {
 
 // Why asks about one connection.
 func (c *ControlClient) Why(socket string) (s SocketStatus, err error) {
-	if _, err := ParseSocket(socket); err != nil {
+	if _, err := parseSocket(socket); err != nil {
 		return s, err
 	}
 	return s, c.call(http.MethodGet, "/why?socket="+url.QueryEscape(socket), &s)

@@ -304,7 +304,7 @@ func Doctor(c Config) []Check {
 	if Usable(checks) {
 		checks = append(checks, checkTracing(probeTracing()))
 	}
-	mount, err := FindCgroup()
+	mount, err := findCgroup()
 	checks = append(checks, checkCgroup(c.takes(), mount, err))
 	_, linked, _ := bpf.Load() // what is missing has been said
 	s, err := Client(c.Control).Status()

@@ -98,7 +98,7 @@ func newNamespace(tb testing.TB) *host {
 func newHost(tb testing.TB) *host {
 	tb.Helper()
 	h := newNamespace(tb)
-	root, err := FindCgroup()
+	root, err := findCgroup()
 	h.must(err)
 	own, err := os.ReadFile("/proc/self/cgroup")
 	h.must(err)

@@ -131,8 +131,8 @@ func (s *Segments) Add(other Segments) {
 // ErrNoSocket is why there is nothing to tell about a socket.
 var ErrNoSocket = errors.New("no such connection")
 
-// SocketName is how commands name a connection: an end (address:port), both ends joined by -, or the cookie as ss -e shows it.
-type SocketName struct {
+// socketName is how commands name a connection: an end (address:port), both ends joined by -, or the cookie as ss -e shows it.
+type socketName struct {
 	one, other netip.AddrPort
 	cookie     uint64
 }
@@ -146,9 +146,9 @@ func parseEnd(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(end.Addr().Unmap(), end.Port()), err
 }
 
-// ParseSocket reads the name of a connection.
-func ParseSocket(s string) (SocketName, error) {
-	var name SocketName
+// parseSocket reads the name of a connection.
+func parseSocket(s string) (socketName, error) {
+	var name socketName
 	one, other, both := strings.Cut(device.ReplaceAllString(s, ""), "-") // which may be in the name of a device
 	var err error
 	name.one, err = parseEnd(one)
@@ -160,13 +160,13 @@ func ParseSocket(s string) (SocketName, error) {
 	}
 	// ss -e prints sk:1a, hexadecimal.
 	if cookie, err := strconv.ParseUint(strings.TrimPrefix(s, "sk:"), 16, 64); err == nil && cookie != 0 {
-		return SocketName{cookie: cookie}, nil
+		return socketName{cookie: cookie}, nil
 	}
-	return SocketName{}, fmt.Errorf("socket %q: expected an end like 192.0.2.1:443 or [2001:db8::1]:443, both ends like 192.0.2.1:443-198.51.100.7:50000, or the cookie ss -e shows, like sk:1a", s)
+	return socketName{}, fmt.Errorf("socket %q: expected an end like 192.0.2.1:443 or [2001:db8::1]:443, both ends like 192.0.2.1:443-198.51.100.7:50000, or the cookie ss -e shows, like sk:1a", s)
 }
 
-// Matches says whether a connection goes by this name.
-func (n SocketName) Matches(s SocketStatus) bool {
+// matches says whether a connection goes by this name.
+func (n socketName) matches(s SocketStatus) bool {
 	switch {
 	case n.cookie != 0:
 		return s.Cookie == n.cookie
@@ -181,13 +181,13 @@ const maxNamed = 5
 
 // FindSocket returns the connection that goes by a name, with its destination.
 func (s Status) FindSocket(name string) (SocketStatus, error) {
-	n, err := ParseSocket(name)
+	n, err := parseSocket(name)
 	if err != nil {
 		return SocketStatus{}, err
 	}
 	var found []SocketStatus
 	for _, k := range s.Sockets {
-		if n.Matches(k) {
+		if n.matches(k) {
 			found = append(found, k)
 		}
 	}

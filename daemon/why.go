@@ -18,7 +18,7 @@ const (
 )
 
 // question puts a name into the kernel half's words.
-func (n SocketName) question() bpf.Question {
+func (n socketName) question() bpf.Question {
 	q := bpf.Question{Cookie: n.cookie}
 	if n.one.IsValid() {
 		q.One, q.OnePort = n.one.Addr().As16(), n.one.Port()
@@ -30,7 +30,7 @@ func (n SocketName) question() bpf.Question {
 }
 
 // find looks for a connection, managed or not, in all network namespaces.
-func (k *kernel) find(n SocketName) (a bpf.Answer, err error) {
+func (k *kernel) find(n socketName) (a bpf.Answer, err error) {
 	if err := errors.Join(k.Variables["plait_asked"].Set(n.question()), k.Variables["plait_found"].Set(a)); err != nil {
 		return a, fmt.Errorf("ask for a connection: %w", err)
 	}
@@ -89,7 +89,7 @@ func under(p policy) string {
 
 // whyNot says why the daemon has no samples of a connection.
 func (d *Daemon) whyNot(name string) error {
-	n, err := ParseSocket(name)
+	n, err := parseSocket(name)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (d *Daemon) whyNot(name string) error {
 	}
 	a, err := d.kernel.find(n)
 	if err == nil && a.Found == 0 && n.other.IsValid() { // then the local end is the other
-		a, err = d.kernel.find(SocketName{one: n.other, other: n.one})
+		a, err = d.kernel.find(socketName{one: n.other, other: n.one})
 	}
 	if err != nil {
 		return &failing{fmt.Errorf("find socket %s: %w", name, err)}
