@@ -249,3 +249,17 @@ func TestArguments(t *testing.T) {
 		t.Errorf("got  %v, %v\nwant %s", args, err, want)
 	}
 }
+
+// What is lost is a share of what was sent: all of it at the most, as on a path that has died, where nothing is delivered.
+func TestLosses(t *testing.T) {
+	for n, want := range map[daemon.Segments]string{
+		{}:                              "0.00 / 0.00",
+		{Delivered: 95, LostSingle: 5}:  "5.00 / 0.00",
+		{LostSingle: 1, LostBurst: 3}:   "25.00 / 75.00",
+		{Delivered: 50, LostBurst: 150}: "0.00 / 75.00",
+	} {
+		if got := losses(n); got != want {
+			t.Errorf("%+v: %s, want %s", n, got, want)
+		}
+	}
+}

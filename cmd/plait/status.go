@@ -168,10 +168,10 @@ func open(p daemon.PrefixStatus, sockets []daemon.SocketStatus) (uses, rtt, lost
 	return strings.Join(slices.Sorted(maps.Keys(algorithms)), ", "), fmt.Sprintf("%.1f", float64(rtts[len(rtts)/2])/1000), losses(total)
 }
 
-// losses are shares of what was delivered: lost singly, and in runs.
+// losses are shares of what was sent and heard of, as policies count them: lost singly, and in runs.
 func losses(n daemon.Segments) string {
-	delivered := float64(max(n.Delivered, 1))
-	return fmt.Sprintf("%.2f / %.2f", 100*float64(n.LostSingle)/delivered, 100*float64(n.LostBurst)/delivered)
+	sent := float64(max(n.Delivered+n.LostSingle+n.LostBurst, 1))
+	return fmt.Sprintf("%.2f / %.2f", 100*float64(n.LostSingle)/sent, 100*float64(n.LostBurst)/sent)
 }
 
 // ratio says how much slower or faster managed connections are, and how sure that is.
