@@ -47,9 +47,11 @@ func TestDisplay(t *testing.T) {
 		p.doing("booting")
 		go p.runDisplay()
 		time.Sleep(quiet)
+		p.mu.Lock()
 		if screen.Len() > 0 {
 			t.Errorf("shown at once: %q", screen.String())
 		}
+		p.mu.Unlock()
 		time.Sleep(time.Second)
 		p.close()
 		p.close()
