@@ -215,7 +215,7 @@ func (t *Topology) changeAddress(ev experiment.Event) ([]Step, error) {
 		return nil, fmt.Errorf("address: %s is not in the link's prefix %s", next, in)
 	}
 	for _, o := range l.ends {
-		if o != e && (o.addr6 == next.Addr() || o.addr4 == next.Addr()) && !t.hasLeft(o, ev.AtS) {
+		if o != e && t.mayHave(o, next.Addr(), ev.AtS) {
 			return nil, fmt.Errorf("address: %s is that of %s", next, o.node.name)
 		}
 	}
@@ -227,11 +227,17 @@ func (t *Topology) changeAddress(ev experiment.Event) ([]Step, error) {
 	return t.replaceAddress(e, was, next), nil
 }
 
-// hasLeft says that an event has replaced the address of an end until then.
-func (t *Topology) hasLeft(e *end, atS float64) bool {
-	return slices.ContainsFunc(t.spec.Timeline, func(o experiment.Event) bool {
-		return o.Address != "" && o.Node == e.node.name && o.On == e.link.name && o.AtS+o.JitterMs/1000 <= atS
-	})
+// mayHave says that an end has the address then: by the plan or an event before, and no event has replaced it for sure.
+func (t *Topology) mayHave(e *end, a netip.Addr, atS float64) bool {
+	has := a == e.addr6 || a == e.addr4
+	for _, o := range t.spec.Timeline {
+		p, err := netip.ParsePrefix(o.Address)
+		if err != nil || o.Node != e.node.name || o.On != e.link.name || o.AtS > atS || p.Addr().Is4() != a.Is4() {
+			continue
+		}
+		has = p.Addr() == a || has && o.AtS+o.JitterMs/1000 > atS
+	}
+	return has
 }
 
 // replaceAddress adds the routes again, because IPv4 loses them with the last address of an interface.

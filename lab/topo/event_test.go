@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -149,13 +150,18 @@ timeline:
 
 // TestAddressHandedOver: an end may take the address that another one has left before, not one that is in use.
 func TestAddressHandedOver(t *testing.T) {
-	file := "links: {l: {ends: [a, b]}}\ntimeline: [{at_s: %, node: b, on: l, address: 10.1.0.9/24}, {at_s: 2, node: a, on: l, address: 10.1.0.2/24}]"
-	if _, err := New(parse(t, strings.ReplaceAll(file, "%", "1"))); err != nil {
-		t.Error(err)
-	}
-	const want = "address: 10.1.0.2/24 is that of b"
-	if _, err := New(parse(t, strings.ReplaceAll(file, "%", "3"))); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
+	for _, c := range []struct{ before, want string }{
+		{"{at_s: 1, node: b, on: l, address: 10.1.0.9/24}", ""},
+		{"{at_s: 3, node: b, on: l, address: 10.1.0.9/24}", "address: 10.1.0.2/24 is that of b"},
+		{`{at_s: 1, node: b, on: l, address: "2001:db8:1::9/64"}`, "address: 10.1.0.2/24 is that of b"},
+		{"{at_s: 1, node: b, on: l, address: 10.1.0.9/24}, {at_s: 1.5, node: b, on: l, address: 10.1.0.2/24}", "address: 10.1.0.2/24 is that of b"},
+		{"{at_s: 1, jitter_ms: 1500, node: b, on: l, address: 10.1.0.9/24}", "address: 10.1.0.2/24 is that of b"},
+		{"{at_s: 2, node: b, on: l, address: 10.1.0.1/24}", ""}, // they change places
+	} {
+		_, err := New(parse(t, "links: {l: {ends: [a, b]}}\ntimeline: ["+c.before+", {at_s: 2, node: a, on: l, address: 10.1.0.2/24}]"))
+		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %v, want %q", c.before, err, c.want)
+		}
 	}
 }
 
