@@ -89,6 +89,24 @@ timeline:
 	expectLines(t, eventLines(t, topology), [][]string{{network("isp", "64500", "network 2001:db8:d::/48 route-map withhold-tb")}})
 }
 
+// TestOrderInFile: what an event replaces follows from when the others happen, in whichever order the file has them.
+func TestOrderInFile(t *testing.T) {
+	events := []string{
+		"  - {at_s: 1, router: isp, peer: ta, withdraw: access}\n",
+		"  - {at_s: 2, router: isp, peer: ta, announce: access}\n",
+		"  - {at_s: 3, router: isp, peer: tb, withdraw: access}\n",
+	}
+	conf := func() string {
+		topology := read(t, epeFile, "\ntimeline:\n"+strings.Join(events, ""))
+		return topology.frrConf(topology.node("isp"))
+	}
+	want := conf()
+	slices.Reverse(events)
+	if got := conf(); got != want {
+		t.Errorf("from last to first:\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestBlackholeAndCarrier(t *testing.T) {
 	topology := read(t, epeFile, `
 timeline:

@@ -10,8 +10,10 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"plait.dev/plait/lab/experiment"
 )
@@ -85,7 +87,10 @@ type Check struct {
 // New computes the topology of a resolved cell, every $param filled in and the directions of its links complete. Package experiment has
 // found the names that do not exist and what is no prefix. An error begins with the path of the key of the experiment file that is wrong, and a colon.
 func New(s *experiment.Spec) (*Topology, error) {
-	t := &Topology{spec: s}
+	ordered := *s // what an event replaces, those before it made
+	ordered.Timeline = slices.Clone(s.Timeline)
+	slices.SortStableFunc(ordered.Timeline, func(a, b experiment.Event) int { return cmp.Compare(a.AtS, b.AtS) })
+	t := &Topology{spec: &ordered}
 	for _, build := range []func() error{t.buildLinks, t.buildNodes, t.buildRouters, t.buildExits, t.checkEvents, t.checkApps} {
 		if err := build(); err != nil {
 			return nil, err
