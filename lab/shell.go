@@ -66,7 +66,8 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	return errors.Join(err, problem)
 }
 
-// runTerminal joins the host's terminal and the guest's console until the machine ends. It calls speaks before the guest's first word is shown.
+// runTerminal joins the host's terminal and the guest's console from the guest's first word, before which it calls speaks, until the machine ends. While the guest
+// boots, Ctrl-C is an interrupt as everywhere.
 func runTerminal(ctx context.Context, socket string, speaks func()) {
 	var console net.Conn
 	for {
@@ -81,15 +82,16 @@ func runTerminal(ctx context.Context, socket string, speaks func()) {
 		}
 	}
 	defer console.Close()
+	var word [1]byte
+	if _, err := io.ReadFull(console, word[:]); err != nil {
+		return
+	}
+	speaks()
 	fd := int(os.Stdin.Fd())
 	if old, err := term.MakeRaw(fd); err == nil {
 		defer func() { _ = term.Restore(fd, old) }()
 	}
 	go func() { _, _ = io.Copy(console, os.Stdin) }()
-	var word [1]byte
-	if _, err := io.ReadFull(console, word[:]); err == nil {
-		speaks()
-		_, _ = os.Stdout.Write(word[:])
-		_, _ = io.Copy(os.Stdout, console)
-	}
+	_, _ = os.Stdout.Write(word[:])
+	_, _ = io.Copy(os.Stdout, console)
 }
