@@ -29,7 +29,10 @@ func work(p *ports, h host) error {
 			return err
 		}
 		if n == nil {
-			if n, err = build(job.Spec, h); err != nil {
+			quiet := h.speak()
+			n, err = build(job.Spec, h)
+			quiet()
+			if err != nil {
 				return errors.Join(starved(), err)
 			}
 		}

@@ -7,6 +7,7 @@ package agent
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type Job struct {
 	Seed int              `json:"seed"`
 }
 
-// Message is one line from the guest to the host. One field is set.
+// Message is one line from the guest to the host. One field is set; none says that the guest goes on.
 type Message struct {
 	// Boot says that the machine has booted, with its kernel's release.
 	Boot string `json:"boot,omitempty"`
@@ -61,6 +62,24 @@ func (h host) send(m Message) {
 		line, _ = json.Marshal(Message{Invalid: fmt.Sprintf("encode message: %v", err)})
 	}
 	_, _ = h.ports.Write(append(line, '\n'))
+}
+
+// speak tells the host every second that the guest goes on, while what it does may take long without a word.
+func (h host) speak() (quiet func()) {
+	ctx, quiet := context.WithCancel(context.Background())
+	go func() {
+		second := time.NewTicker(time.Second)
+		defer second.Stop()
+		for {
+			select {
+			case <-second.C:
+				h.send(Message{})
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return quiet
 }
 
 // sendCell sends the result and the captures.
