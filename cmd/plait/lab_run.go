@@ -170,6 +170,9 @@ func (f *runFlags) loadAll(names []string) ([]loaded, error) {
 		if errors.Is(err, experiment.ErrTraces) {
 			return nil, err // for all of them
 		}
+		if err != nil && len(names) > 1 && strings.HasPrefix(err.Error(), "--set ") { // a mistake in a file names the file
+			err = fmt.Errorf("%s: %w", name, err)
+		}
 		if err != nil {
 			problems = errors.Join(problems, err)
 			continue

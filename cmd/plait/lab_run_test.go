@@ -75,6 +75,18 @@ func TestTracesAreWrongOnce(t *testing.T) {
 	}
 }
 
+// TestSetNamesTheExperiment: of several experiments, the one that has not got what --set replaces is named.
+func TestSetNamesTheExperiment(t *testing.T) {
+	f := runFlags{captures: "."}
+	f.load.Set = []string{"rate=5"}
+	if _, err := f.prepare([]string{"tcp-single", "demo-exits"}); err == nil || err.Error() != "demo-exits: --set rate=5: there is no rate" {
+		t.Errorf("%v", err)
+	}
+	if _, err := f.prepare([]string{"demo-exits"}); err == nil || err.Error() != "--set rate=5: there is no rate" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestCapturesBeforeAnythingRuns: that captures cannot be written to the current directory, the default, is no reason to lose a
 // cell that has run; without captures nothing is written there.
 func TestCapturesBeforeAnythingRuns(t *testing.T) {
