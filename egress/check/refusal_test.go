@@ -97,6 +97,14 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// A target that replies at once is no crowd of routers.
+func TestReplies(t *testing.T) {
+	got := trace{{heard{kind: reply}, packet{to: there, hopLimit: 1}, there}}.decapsulates("a", "SID", []netip.Addr{there})
+	if last := got[len(got)-1]; last.Outcome != OK || last.Found != "SID: 2001:db8:c000::1 replies" {
+		t.Errorf("got %v", last)
+	}
+}
+
 // What the host's own firewall drops is not to be looked for in its routes.
 func TestUnsent(t *testing.T) {
 	if got := unsent(fmt.Errorf("send: %w", syscall.EPERM), reinstall); got != doHost {

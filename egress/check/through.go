@@ -83,9 +83,12 @@ func (t trace) decapsulates(exit, through string, targets []netip.Addr) []Result
 	out := []Result{{OK, exit, "answer", fmt.Sprintf("%s: packets come out of their encapsulation; %v answers first", through, who[0]), ""}}
 	no, refused := t.refused()
 	kept, outcome := t.kept(targets)
+	replies := slices.IndexFunc(t, func(a answer) bool { return a.kind == reply })
 	switch {
 	case outcome != OK && len(who) > 1:
 		return append(out, Result{outcome, exit, "forward", fmt.Sprintf("%s: %d routers answer, and %v %s", through, len(who), kept.from, kept.refusal.to(kept.packet.to.String())), doFilter})
+	case replies >= 0:
+		return append(out, Result{OK, exit, "forward", fmt.Sprintf("%s: %v replies", through, t[replies].from), ""})
 	case t.forwarded():
 		return append(out, Result{OK, exit, "forward", fmt.Sprintf("%s: %d routers answer, the last %v", through, len(who), who[len(who)-1]), ""})
 	case refused:
