@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,20 +13,54 @@ import (
 
 // However many routes come and go, decisions stay, in the order of things, and the daemon's log has them.
 func TestJournal(t *testing.T) {
-	j, at := newJournal(), time.Unix(0, 0)
-	if j.all() == nil {
+	x, at := &exits{journal: newJournal()}, time.Unix(0, 0)
+	j := &x.journal
+	if x.lines() == nil {
 		t.Error("an empty journal is null in JSON")
 	}
 	j.decisions.add(JournalEntry{at.Add(2*journalLength*time.Millisecond - 1), "decision"})
 	for i := range 3 * journalLength {
 		j.routes.add(JournalEntry{at.Add(time.Duration(i) * time.Millisecond), fmt.Sprint(i)})
 	}
-	all := j.all()
+	all := x.lines()
 	if len(all) != journalLength+1 || all[0].Text != "decision" || all[1].Text != fmt.Sprint(2*journalLength) || all[journalLength].Text != fmt.Sprint(3*journalLength-1) {
 		t.Errorf("%d entries, %q, %q to %q", len(all), all[0].Text, all[1].Text, all[len(all)-1].Text)
 	}
 	if got := j.decisions.add(JournalEntry{at, "another"}); got != "another" {
 		t.Errorf("the daemon's log gets %q of a decision amid changes of routes", got)
+	}
+}
+
+// To put a full journal in order takes milliseconds, and longer on a busy host. Whoever acts on connections does not wait for that.
+func TestJournalHoldsNobodyUp(t *testing.T) {
+	x := &exits{journal: newJournal()}
+	for i := range 3 * journalLength {
+		to := []*pages{&x.journal.decisions, &x.journal.routes, &x.journal.connections}[i%3]
+		to.add(JournalEntry{time.Unix(0, int64(i)), "something"})
+	}
+	var shares []float64 // of the time it takes, that another waited
+	for range 21 {
+		answered, longest := make(chan time.Duration), time.Duration(0)
+		go func() {
+			began := time.Now()
+			x.lines()
+			answered <- time.Since(began)
+		}()
+		for took := time.Duration(0); took == 0; {
+			began := time.Now()
+			x.mu.Lock()
+			x.mu.Unlock() //nolint:staticcheck // it is only waited for
+			longest = max(longest, time.Since(began))
+			select {
+			case took = <-answered:
+				shares = append(shares, float64(longest)/float64(took))
+			default:
+			}
+		}
+	}
+	slices.Sort(shares)
+	if median := shares[len(shares)/2]; median > 0.5 {
+		t.Errorf("others wait for %.2f of the time that it takes", median)
 	}
 }
 
@@ -60,7 +95,7 @@ func TestCommanded(t *testing.T) {
 			{Deed: mptcp.Deed{Command: mptcp.Destroyed, Addr: peer.Own.Addr(), Why: "packets do not arrive through it"}, Extent: mptcp.Extent{Times: 1, Clients: []netip.Addr{chooser}}},
 		})
 	}
-	all := x.journal.all()
+	all := x.lines()
 	if len(all) != 1+journalLength || all[0].Text != "decision" {
 		t.Errorf("%d entries, the first is %q", len(all), all[0].Text)
 	}

@@ -22,7 +22,7 @@ func (x *exits) witnessed(t *testing.T, now time.Time) {
 // said says whether the journal's last line has a text.
 func (x *exits) said(t *testing.T, text string) {
 	t.Helper()
-	all := x.journal.all()
+	all := x.lines()
 	if len(all) == 0 || !strings.Contains(all[len(all)-1].Text, text) {
 		t.Errorf("the journal is %v, want %q at its end", all, text)
 	}

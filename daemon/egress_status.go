@@ -304,11 +304,7 @@ func (x *exits) questions(m *http.ServeMux) {
 		return x.now(), nil
 	})
 	m.HandleFunc("GET /egress/flows", x.record)
-	ask("/log", func(*http.Request) (any, error) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.journal.all(), nil
-	})
+	ask("/log", func(*http.Request) (any, error) { return x.lines(), nil })
 }
 
 // parsePrefix takes an address for the prefix of itself.

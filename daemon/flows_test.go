@@ -300,7 +300,7 @@ func TestManyFlowsStall(t *testing.T) {
 		x.look(time.Now())
 		return nil
 	}))
-	if said := x.journal.all(); len(said) != 1 || !strings.Contains(said[0].Text, fmt.Sprintf("of %d flows", len(all))) {
+	if said := x.lines(); len(said) != 1 || !strings.Contains(said[0].Text, fmt.Sprintf("of %d flows", len(all))) {
 		t.Errorf("the log has %v, want once that some have no timer", said)
 	}
 }
