@@ -132,7 +132,7 @@ func TestDraw(t *testing.T) {
 
 // With the lever congestion off nothing says that plait as a whole is, nor of a policy.
 func TestPrintStatusOff(t *testing.T) {
-	for rules, want := range map[int]string{0: "plait 1.2.3, up for 1m30s, congestion off\n", 2: "plait 1.2.3, up for 1m30s, congestion off, 5 % held out, 2 rules\n"} {
+	for rules, want := range map[int]string{0: "plait 1.2.3, up for 1m30s, congestion off\n", 2: "plait 1.2.3, up for 1m30s, congestion off, 5 % held out, rules: 2\n", 1: "plait 1.2.3, up for 1m30s, congestion off, 5 % held out, rules: 1\n"} {
 		var out strings.Builder
 		s := standIn{}.Status()
 		s.Mode, s.Rules = daemon.Off, rules

@@ -86,7 +86,7 @@ func printStatus(out io.Writer, s daemon.Status, now time.Time, prefixes, socket
 		fmt.Fprintf(out, ", %g %% held out", s.HoldoutPercent)
 	}
 	if s.Rules > 0 {
-		fmt.Fprintf(out, ", %d rules", s.Rules)
+		fmt.Fprintf(out, ", rules: %d", s.Rules)
 	}
 	fmt.Fprintf(out, "\nconnections: %d heard of and open; since plait came up: %d taken, %d held out on %s, %d returned to that, %d refused by the kernel, %d changes of congestion control\n",
 		len(s.Sockets), s.Counters["attached"], s.Counters["held_out"], s.Default, s.Counters["fell_back"], s.Counters["refused"], s.Counters["switches"])
