@@ -3,7 +3,11 @@ package check
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -133,4 +137,34 @@ func (t trace) before() (text, do string) {
 		return fmt.Sprintf("; on the way to the SID they go round in a loop, in which %v is", router), doLoop
 	}
 	return "", doDrop
+}
+
+// strict says which of some interfaces drop IPv4 packets to an address whose own packets leave by another one (RFC 3704 section 2.2), by the kernel's settings in a directory.
+func strict(settings string, links []string) (out []string) {
+	filter := func(link string) string {
+		value, _ := os.ReadFile(filepath.Join(settings, link, "rp_filter"))
+		return strings.TrimSpace(string(value))
+	}
+	for _, l := range links {
+		if max(filter("all"), filter(l)) == "1" { // the higher one counts, and 2 is not strict
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// dropped names interfaces that may keep answers to IPv4 requests from this host, which nobody else will tell.
+func dropped(leaves string, r *Result) {
+	var others []string
+	links, _ := net.Interfaces()
+	for _, l := range links {
+		if l.Flags&net.FlagUp != 0 && l.Flags&net.FlagLoopback == 0 && l.Name != leaves {
+			others = append(others, l.Name)
+		}
+	}
+	if drop := strict("/proc/sys/net/ipv4/conf", others); len(drop) > 0 {
+		names := strings.Join(drop, ", ")
+		r.Found += fmt.Sprintf("; %s has rp_filter 1, so answers that come in there and not by %s are dropped", names, leaves)
+		r.Do = fmt.Sprintf("see whether routers deliver the exit's address by %s: let them use %s, or sysctl -w net.ipv4.conf.%s.rp_filter=2; else: %s", names, leaves, drop[0], r.Do)
+	}
 }

@@ -1,9 +1,11 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -155,5 +157,43 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: nothing failed", c.route)
 		}
 		n.ip("-n %s -6 route %s %s", c.ns, before, after)
+	}
+}
+
+// Of the setting for all interfaces and that of one the higher one counts.
+func TestStrict(t *testing.T) {
+	for all, want := range map[string]string{"0": "[one]", "1": "[none one unset]", "2": "[]"} {
+		dir := t.TempDir()
+		for link, value := range map[string]string{"all": all, "none": "0", "one": "1", "loose": "2"} {
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, link), 0o700), os.WriteFile(filepath.Join(dir, link, "rp_filter"), []byte(value+"\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := fmt.Sprint(strict(dir, []string{"none", "one", "loose", "unset"})); got != want {
+			t.Errorf("all %s: got %s, want %s", all, got, want)
+		}
+	}
+}
+
+// Answers come in by an interface that takes no packets from addresses whose way leads elsewhere.
+func TestReversePath(t *testing.T) {
+	n := newNetwork(t)
+	strict := func(link string) {
+		n.must(netns.Do(n.server, func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/"+link+"/rp_filter", []byte("1"), 0) }))
+	}
+	strict("east")
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}, "best path": {OK, OK}})
+	n.ip("-n %s link add other type veth peer name other netns %s", n.server, n.inner)
+	n.ip("-n %s link set other up", n.server)
+	n.ip("-n %s link set other up", n.inner)
+	n.ip("-n %s addr add 10.0.9.10/24 dev other", n.server)
+	n.ip("-n %s addr add 10.0.9.1/24 dev other", n.inner)
+	n.ip("-n %s route replace %s via 10.0.9.10", n.inner, exit4)
+	n.want(n.run(), map[string][]Outcome{"answer": {OK, OK}})
+	strict("other")
+	out := n.run()
+	n.want(out, map[string][]Outcome{"answer": {OK, Failed}})
+	if text := found(out, "answer"); !strings.Contains(text, "other has rp_filter 1") {
+		t.Errorf("got %s", text)
 	}
 }

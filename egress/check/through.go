@@ -143,6 +143,9 @@ func probe(ctx context.Context, in Input, x Exit, sid netip.Addr, targets []neti
 			return out, err
 		}
 	}
+	if len(t.responders()) == 0 && source.Is4() {
+		dropped(in.Interface, &out[0])
+	}
 	like := t.deepest()
 	link, err := net.InterfaceByName(in.Interface)
 	if like.hopLimit == 0 || err != nil || !in.On {
