@@ -30,6 +30,7 @@ func (c *checker) checkSettings(path string, settings map[string]any) {
 	for _, key := range sortedKeys(settings) {
 		text := ""
 		switch settings[key].(type) {
+		case nil:
 		case map[string]any, []any:
 			text = "must be one value; the name of a setting is one key, such as net.ipv4.tcp_sack, and several numbers are a string, such as \"4096 87380 6291456\""
 		default:

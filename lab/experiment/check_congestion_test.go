@@ -20,6 +20,7 @@ func TestCongestionControlThatIsNone(t *testing.T) {
 	refuses(t, plain+"sysctl: {net.ipv4.tcp_congestion_control: bbr2}", "sysctl.net.ipv4.tcp_congestion_control: the guest's kernel has no congestion control bbr2; did you mean bbr?")
 	refuses(t, plain+"nodes: {server: {sysctl: {net/ipv4/tcp_congestion_control: bbr2}}}", "no congestion control bbr2")
 	accepts(t, plain+"sysctl: {net.ipv4.tcp_congestion_control: bbr}")
+	accepts(t, plain+"nodes: {server: {sysctl: {net.ipv4.tcp_congestion_control: }}}") // takes back what the topology file says
 }
 
 // TestSettings: what cannot be written under /proc/sys is told with its place, not by the guest.
