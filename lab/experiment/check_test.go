@@ -211,6 +211,7 @@ func TestFollowedRoutes(t *testing.T) {
   - {at_s: 2, router: server, announce: a}
   - {at_s: 3, router: server, announce: "2001:db8:1::/64"}
 `)
+	accepts(t, speakers+`timeline: [{at_s: 1, router: server, withdraw: "2001:db8:1::/64"}]`) // which is a
 	followed := strings.Replace(speakers, "[client]", "[client], prefix: a", 1)
 	accepts(t, followed+"timeline: [{at_s: 1, link: a, carrier: down}, {at_s: 2, router: server, withdraw: a}]")
 	refuses(t, followed+`timeline: [{at_s: 2, router: server, withdraw: "2001:db8:7::/64"}]`, "follow one prefix only, and there are a and 2001:db8:7::/64")

@@ -89,11 +89,12 @@ func (c *checker) checkRouteEvent(event *Event, path string) {
 	if event.Announce != "" {
 		c.checkRoute(join(path, "announce"), event.Announce)
 	}
-	if event.Withdraw == "" || slices.Contains(router.Announce, event.Withdraw) {
+	withdrawn := func(what string) bool { return what != "" && c.prefix6(what) == c.prefix6(event.Withdraw) }
+	if event.Withdraw == "" || slices.ContainsFunc(router.Announce, withdrawn) {
 		return
 	}
 	if !slices.ContainsFunc(c.spec.Timeline, func(e Event) bool {
-		return e.Router == event.Router && e.Announce == event.Withdraw && e.AtS < event.AtS
+		return e.Router == event.Router && withdrawn(e.Announce) && e.AtS < event.AtS
 	}) {
 		c.add(join(path, "withdraw"), "%s does not announce %s before %g s", event.Router, event.Withdraw, event.AtS)
 	}
