@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -67,7 +68,9 @@ type view struct {
 // views prepares the experiments, sorted by group. Colours of variants are handed out over all of them.
 func views(files []*result.File, dir string) []*view {
 	sorted := slices.Clone(files)
-	slices.SortStableFunc(sorted, func(a, b *result.File) int { return groupRank(a) - groupRank(b) })
+	slices.SortStableFunc(sorted, func(a, b *result.File) int {
+		return cmp.Or(groupRank(a)-groupRank(b), strings.Compare(a.Experiment.Group, b.Experiment.Group))
+	})
 	variants := &colours{}
 	taken := map[string]bool{}
 	var all []*view
@@ -94,7 +97,7 @@ func views(files []*result.File, dir string) []*view {
 
 // groupRank puts plait's own groups first, in the order in which one builds on the other.
 func groupRank(f *result.File) int {
-	order := []string{"stock", "egress", "congestion", "ackpath", "stripe"}
+	order := []string{"stock", "egress", "congestion", "ackpath", "stripe", "tables"}
 	if i := slices.Index(order, f.Experiment.Group); i >= 0 {
 		return i
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,23 @@ func TestExperimentsKeepApart(t *testing.T) {
 	}
 	if len(seen) != len(files) {
 		t.Errorf("three experiments have the directories %v", seen)
+	}
+}
+
+// TestGroupsStandTogether: the overview has each group once, also those that are not plait's, which come last.
+func TestGroupsStandTogether(t *testing.T) {
+	var files []*result.File
+	for _, group := range []string{"mine", "yours", "mine", "tables", "stock"} {
+		f := plain()
+		f.Experiment.Group = group
+		files = append(files, f)
+	}
+	var groups []string
+	for _, v := range views(files, "files") {
+		groups = append(groups, v.Experiment.Group)
+	}
+	if want := []string{"stock", "tables", "mine", "mine", "yours"}; !slices.Equal(groups, want) {
+		t.Errorf("%v, want %v", groups, want)
 	}
 }
 
