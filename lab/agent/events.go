@@ -56,11 +56,19 @@ func describe(e experiment.Event) string {
 	case e.Run != "":
 		return e.Node + ": " + e.Run
 	}
+	both, forward, backward := e.Set.String(), e.Forward.String(), e.Backward.String()
 	var parts []string
-	for _, d := range []*experiment.Direction{e.Set, e.Forward, e.Backward} {
-		if s := d.String(); s != "" && !slices.Contains(parts, s) {
-			parts = append(parts, s)
+	add := func(direction, change string) {
+		if change != "" {
+			parts = append(parts, direction+change)
 		}
+	}
+	add("", both)
+	if forward == backward {
+		add("", forward)
+	} else {
+		add("forward ", forward)
+		add("backward ", backward)
 	}
 	return e.Link + ": " + strings.Join(parts, ", ")
 }

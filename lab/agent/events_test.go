@@ -84,15 +84,18 @@ func TestLate(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	rate, loss := 5.0, 1.0
 	for want, e := range map[string]experiment.Event{
-		"a: 5 Mbit/s":             {Link: "a", Set: &experiment.Direction{RateMbps: &rate}},
-		"a: 5 Mbit/s, 1 % loss":   {Link: "a", Forward: &experiment.Direction{RateMbps: &rate}, Backward: &experiment.Direction{LossPercent: &loss}},
-		"a: blackhole both":       {Link: "a", Blackhole: "both"},
-		"a: blackhole ends":       {Link: "a", Blackhole: "none"},
-		"a: carrier down":         {Link: "a", Carrier: "down"},
-		"isp withdraws access":    {Router: "isp", Withdraw: "access"},
-		"isp announces access":    {Router: "isp", Announce: "access"},
-		"client: address ::1/128": {Node: "client", Address: "::1/128"},
-		"client: true":            {Node: "client", Run: "true"},
+		"a: 5 Mbit/s":                            {Link: "a", Set: &experiment.Direction{RateMbps: &rate}},
+		"a: 1 % loss":                            {Link: "a", Forward: &experiment.Direction{LossPercent: &loss}, Backward: &experiment.Direction{LossPercent: &loss}},
+		"a: forward 5 Mbit/s":                    {Link: "a", Forward: &experiment.Direction{RateMbps: &rate}},
+		"a: 1 % loss, backward 5 Mbit/s":         {Link: "a", Set: &experiment.Direction{LossPercent: &loss}, Backward: &experiment.Direction{RateMbps: &rate}},
+		"a: forward 5 Mbit/s, backward 1 % loss": {Link: "a", Forward: &experiment.Direction{RateMbps: &rate}, Backward: &experiment.Direction{LossPercent: &loss}},
+		"a: blackhole both":                      {Link: "a", Blackhole: "both"},
+		"a: blackhole ends":                      {Link: "a", Blackhole: "none"},
+		"a: carrier down":                        {Link: "a", Carrier: "down"},
+		"isp withdraws access":                   {Router: "isp", Withdraw: "access"},
+		"isp announces access":                   {Router: "isp", Announce: "access"},
+		"client: address ::1/128":                {Node: "client", Address: "::1/128"},
+		"client: true":                           {Node: "client", Run: "true"},
 	} {
 		if got := describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)
