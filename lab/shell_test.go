@@ -5,11 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 )
+
+func ioctl(t *testing.T, f *os.File, request uintptr, at unsafe.Pointer) {
+	t.Helper()
+	if _, _, failed := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(at)); failed != 0 {
+		t.Fatal(failed)
+	}
+}
 
 // pseudoTerminal is a terminal that nobody sees.
 func pseudoTerminal(t *testing.T) *os.File {
@@ -19,14 +26,10 @@ func pseudoTerminal(t *testing.T) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { keys.Close() })
-	if err := unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	var locked, number int32
+	ioctl(t, keys, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
+	ioctl(t, keys, syscall.TIOCGPTN, unsafe.Pointer(&number))
+	terminal, err := os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +43,9 @@ func TestTerminalIsTheHostsAtFirst(t *testing.T) {
 	defer func() { os.Stdin = before }()
 	os.Stdin = pseudoTerminal(t)
 	interrupts := func() bool {
-		mode, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return mode.Lflag&unix.ISIG != 0
+		var mode syscall.Termios
+		ioctl(t, os.Stdin, syscall.TCGETS, unsafe.Pointer(&mode))
+		return mode.Lflag&syscall.ISIG != 0
 	}
 	socket := filepath.Join(t.TempDir(), "console")
 	listener, err := net.Listen("unix", socket)
