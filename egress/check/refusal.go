@@ -74,25 +74,27 @@ func (r refusal) before() string {
 	return doSID
 }
 
-// kept finds a router that keeps packets for itself though others have passed them on: it says that it takes none from this address, or it refuses those to all destinations, which their own firewalls would not do
-// together.
+// kept finds a router that keeps packets to all destinations for itself though others have passed them on, which firewalls of their own would not do together: that it takes none from this address is certain then if
+// it says so.
 func (t trace) kept(targets []netip.Addr) (answer, Outcome) {
 	by := map[netip.Addr]map[netip.Addr]bool{}
 	last, outcome := answer{}, OK
 	for _, a := range t.inside() {
-		switch {
-		case a.kind == reply:
+		if a.kind == reply {
 			return a, OK
-		case a.kind != unreachable:
-		case a.refusal == badSource:
+		}
+		if a.kind != unreachable || a.refusal != prohibited && a.refusal != rejected && a.refusal != badSource {
+			continue
+		}
+		if by[a.from] == nil {
+			by[a.from] = map[netip.Addr]bool{}
+		}
+		by[a.from][a.to] = true
+		switch all := len(by[a.from]) == len(targets); {
+		case all && a.refusal == badSource:
 			last, outcome = a, Failed
-		case a.refusal == prohibited || a.refusal == rejected:
-			if by[a.from] == nil {
-				by[a.from] = map[netip.Addr]bool{}
-			}
-			if by[a.from][a.to] = true; len(targets) > 1 && len(by[a.from]) == len(targets) && outcome == OK {
-				last, outcome = a, Unknown
-			}
+		case all && len(targets) > 1 && outcome == OK:
+			last, outcome = a, Unknown
 		}
 	}
 	return last, outcome

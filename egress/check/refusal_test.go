@@ -85,7 +85,8 @@ func TestKept(t *testing.T) {
 		t    trace
 		want Outcome
 	}{
-		"its source is not taken":           {trace{near, on(peer, unreachable, badSource, one)}, Failed},
+		"its source is not taken":           {trace{near, on(peer, unreachable, badSource, one), on(peer, unreachable, badSource, two)}, Failed},
+		"one destination does not take it":  {trace{near, on(client, unreachable, badSource, one), on(peer, expired, 0, two)}, OK},
 		"another destination's is":          {trace{near, on(peer, unreachable, badSource, one), on(client, reply, 0, two)}, OK},
 		"all are prohibited by one":         {trace{near, on(peer, unreachable, prohibited, one), on(peer, unreachable, rejected, two)}, Unknown},
 		"each is by another":                {trace{near, on(peer, unreachable, prohibited, one), on(client, unreachable, prohibited, two)}, OK},
