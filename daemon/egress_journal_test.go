@@ -3,7 +3,6 @@ package daemon
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,39 +27,6 @@ func TestJournal(t *testing.T) {
 	}
 	if got := j.decisions.add(JournalEntry{at, "another"}); got != "another" {
 		t.Errorf("the daemon's log gets %q of a decision amid changes of routes", got)
-	}
-}
-
-// To put a full journal in order takes milliseconds, and longer on a busy host. Whoever acts on connections does not wait for that.
-func TestJournalHoldsNobodyUp(t *testing.T) {
-	x := &exits{journal: newJournal()}
-	for i := range 3 * journalLength {
-		to := []*pages{&x.journal.decisions, &x.journal.routes, &x.journal.connections}[i%3]
-		to.add(JournalEntry{time.Unix(0, int64(i)), "something"})
-	}
-	var shares []float64 // of the time it takes, that another waited
-	for range 21 {
-		answered, longest := make(chan time.Duration), time.Duration(0)
-		go func() {
-			began := time.Now()
-			x.lines()
-			answered <- time.Since(began)
-		}()
-		for took := time.Duration(0); took == 0; {
-			began := time.Now()
-			x.mu.Lock()
-			x.mu.Unlock() //nolint:staticcheck // it is only waited for
-			longest = max(longest, time.Since(began))
-			select {
-			case took = <-answered:
-				shares = append(shares, float64(longest)/float64(took))
-			default:
-			}
-		}
-	}
-	slices.Sort(shares)
-	if median := shares[len(shares)/2]; median > 0.5 {
-		t.Errorf("others wait for %.2f of the time that it takes", median)
 	}
 }
 
