@@ -8,8 +8,9 @@ SHELL := /bin/bash
 GO := scripts/go
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
-# Packages whose tests run beside no other package's: plait is up on the host once, as in those of daemon, and machines take all cores.
-ALONE := plait.dev/plait/cmd/plait plait.dev/plait/lab
+# Packages whose tests run beside no other package's: plait is up on the host once, as in those of daemon; who listens to MPTCP's events in any network namespace
+# makes the kernel accept joins in all; and machines of the lab take all cores.
+ALONE := $(addprefix plait.dev/plait/,cmd/plait egress/mptcp lab)
 
 # No cgo, no paths and no revision in the binary: it is also the agent inside the guest image, so it must depend on nothing
 # but the source. VERSION changes with a release, not with a commit.
