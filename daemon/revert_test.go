@@ -16,24 +16,26 @@ import (
 )
 
 // mapOf opens a map of the daemon's in the kernel.
-func (h *host) mapOf(name string) *ebpf.Map {
+func (h *host) mapOf(name string) (found *ebpf.Map) {
 	h.Helper()
 	for id := ebpf.MapID(0); ; {
 		next, err := ebpf.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			h.Fatalf("the kernel has no map %s", name)
+		if errors.Is(err, os.ErrNotExist) && found != nil {
+			h.Cleanup(func() { found.Close() })
+			return found
 		}
-		h.must(err)
+		h.must(err) // also at the end: the kernel has none
 		id = next
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
 			continue // gone meanwhile
 		}
-		if info, err := m.Info(); err == nil && info.Name == name {
-			h.Cleanup(func() { m.Close() })
-			return m
+		if info, err := m.Info(); err == nil && info.Name == name { // the last one: those of a plait before may not be gone yet
+			found, m = m, found
 		}
-		m.Close()
+		if m != nil {
+			m.Close()
+		}
 	}
 }
 
