@@ -8,9 +8,6 @@ SHELL := /bin/bash
 GO := scripts/go
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
-# Packages whose tests run beside no other package's: plait is up on the host once, as in those of daemon; who listens to MPTCP's events in any network namespace
-# makes the kernel accept joins in all; and machines of the lab take all cores.
-ALONE := $(addprefix plait.dev/plait/,cmd/plait egress/mptcp lab)
 
 # No cgo, no paths and no revision in the binary: it is also the agent inside the guest image, so it must depend on nothing
 # but the source. VERSION changes with a release, not with a commit.
@@ -36,11 +33,7 @@ demo: build ## Install what is needed, run the showcase, write a report
 test: build ## Run all tests: pure ones, then with namespaces and virtual machines
 	@scripts/bootstrap lab test
 	$(GO) test -p 4 ./... # more than two cores take: some packages wait more than they compute
-	status=0; export PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait; { \
-		$(GO) test -json -p 2 -timeout 70m $$($(GO) list ./... | grep -vxF $(ALONE:%=-e %)) || status=$$?; \
-		$(GO) test -json -p 1 -timeout 70m $(ALONE) || status=$$?; \
-		exit $$status; \
-	} | $(GO) run ./internal/skips .ci/allowed-skips
+	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
 reproduce: build ## Run every experiment and write one report; interrupted, go on; TRACES=directory of recordings
 	@scripts/bootstrap lab
