@@ -30,24 +30,24 @@ type silence struct {
 	spoke  time.Duration // when that changed
 	then   time.Duration // computed by then
 	before time.Duration // computed by the last look
-	slept  time.Duration // when it was seen awake last
+	woke   time.Duration // when it was seen awake last
 }
 
 // over is given the time, how many lines were heard and what the emulator has used by now. It says why the guest hangs, if it does.
 func (s *silence) over(now time.Duration, heard int, u use) string {
 	if heard != s.heard {
-		*s = silence{heard: heard, spoke: now, then: u.computed, before: u.computed, slept: now}
+		*s = silence{heard: heard, spoke: now, then: u.computed, before: u.computed, woke: now}
 		return ""
 	}
 	if u.awake || u.computed-s.before > maxSilence/looks/100 { // one that waits for nothing wakes up, too
-		s.slept = now
+		s.woke = now
 	}
 	s.before = u.computed
 	why := fmt.Sprintf("it said nothing for %v, in which the emulator computed for %v", (now - s.spoke).Round(time.Millisecond), u.computed-s.then)
 	switch {
 	case u.computed-s.then >= maxSilence:
 		return why
-	case now-s.slept >= maxSilence:
+	case now-s.woke >= maxSilence:
 		return why + " and otherwise slept"
 	}
 	return ""
