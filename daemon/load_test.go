@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
@@ -185,27 +184,12 @@ func holderMain(text string) error {
 // entries is how many entries plait's map of that name has.
 func (h *host) entries(name string) (n int) {
 	h.Helper()
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		h.must(err) // also at the end: there is none
-		id = next
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		info, err := m.Info()
-		h.must(err)
-		if info.Name != name[:min(len(name), unix.BPF_OBJ_NAME_LEN-1)] {
-			m.Close()
-			continue
-		}
-		key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
-		for it := m.Iterate(); it.Next(&key, &value); {
-			n++
-		}
-		m.Close()
-		return n
+	m := h.mapOf(name)
+	key, value := make([]byte, m.KeySize()), make([]byte, m.ValueSize())
+	for it := m.Iterate(); it.Next(&key, &value); {
+		n++
 	}
+	return n
 }
 
 // memory is a line of /proc/PID/status in bytes: VmRSS, or VmHWM, the most it was.
