@@ -219,10 +219,21 @@ func (t *Topology) changeAddress(ev experiment.Event) ([]Step, error) {
 			return nil, fmt.Errorf("address: %s is that of %s", next, o.node.name)
 		}
 	}
+	at := 0 // changes of this address that may be at the time of ev: its own, if the one before is to be known
 	for _, o := range t.spec.Timeline {
-		if p, err := netip.ParsePrefix(o.Address); err == nil && o.Node == ev.Node && o.On == ev.On && o.AtS < ev.AtS && p.Addr().Is4() == next.Addr().Is4() {
+		p, err := netip.ParsePrefix(o.Address)
+		if err != nil || o.Node != ev.Node || o.On != ev.On || p.Addr().Is4() != next.Addr().Is4() {
+			continue
+		}
+		if o.AtS <= ev.AtS+ev.JitterMs/1000 && ev.AtS <= o.AtS+o.JitterMs/1000 {
+			at++
+		}
+		if o.AtS < ev.AtS {
 			was = p
 		}
+	}
+	if at > 1 {
+		return nil, fmt.Errorf("address: %s gets two of one family on %s at the same time, jitter included: one of them, or a time of its own for each", ev.Node, ev.On)
 	}
 	return t.replaceAddress(e, was, next), nil
 }

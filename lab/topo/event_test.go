@@ -175,6 +175,10 @@ func TestAddressHandedOver(t *testing.T) {
 		{"{at_s: 1, node: b, on: l, address: 10.1.0.9/24}, {at_s: 1.5, node: b, on: l, address: 10.1.0.2/24}", "address: 10.1.0.2/24 is that of b"},
 		{"{at_s: 1, jitter_ms: 1500, node: b, on: l, address: 10.1.0.9/24}", "address: 10.1.0.2/24 is that of b"},
 		{"{at_s: 2, node: b, on: l, address: 10.1.0.1/24}", ""}, // they change places
+		{"{at_s: 0.5, node: b, on: l, address: 10.1.0.9/24}, {at_s: 2, node: a, on: l, address: 10.1.0.8/24}", "address: a gets two of one family on l at the same time"},
+		{"{at_s: 0.5, node: b, on: l, address: 10.1.0.9/24}, {at_s: 1, jitter_ms: 1500, node: a, on: l, address: 10.1.0.8/24}", "address: a gets two of one family on l at the same time"},
+		{"{at_s: 0.5, node: b, on: l, address: 10.1.0.9/24}, {at_s: 1, jitter_ms: 500, node: a, on: l, address: 10.1.0.8/24}", ""},
+		{`{at_s: 0.5, node: b, on: l, address: 10.1.0.9/24}, {at_s: 2, node: a, on: l, address: "2001:db8:1::8/64"}`, ""},
 	} {
 		_, err := New(parse(t, "links: {l: {ends: [a, b]}}\ntimeline: ["+c.before+", {at_s: 2, node: a, on: l, address: 10.1.0.2/24}]"))
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
