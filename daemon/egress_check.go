@@ -83,9 +83,9 @@ func (x *exits) checkInput() check.Input {
 	return in
 }
 
-// EgressCheck finds out whether packets leave by each exit of the plait that is up on this host. Some of it takes seconds.
-func (c *ControlClient) EgressCheck(ctx context.Context) ([]CheckResult, error) {
+// EgressCheck finds out whether packets leave by each exit of the plait that is up on this host. Some of it takes seconds: doing hears what.
+func (c *ControlClient) EgressCheck(ctx context.Context, doing func(string)) ([]CheckResult, error) {
 	return check.Run(ctx, func() (in check.Input, err error) {
 		return in, c.call(http.MethodGet, "/egress/check", &in)
-	})
+	}, doing)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"plait.dev/plait/daemon"
+	"plait.dev/plait/lab"
 )
 
 func newEgressCheck() *cobra.Command {
@@ -20,7 +21,9 @@ func newEgressCheck() *cobra.Command {
 			"of the exit's routes, hop by hop. Nothing is changed. The exit status is 1 if something failed; what is unknown has not.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			results, err := f.client().EgressCheck(c.Context())
+			doing, end := lab.Busy(c.CommandPath())
+			results, err := f.client().EgressCheck(c.Context(), doing)
+			end()
 			if err != nil {
 				return unanswered(err)
 			}

@@ -196,8 +196,9 @@ func elsewhere(ask func() (Input, error)) func() (Input, error) {
 	}
 }
 
-// Run does all checks. ask tells what a running plait knows now.
-func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
+// Run does all checks. ask tells what a running plait knows now; doing hears what takes seconds.
+func Run(ctx context.Context, ask func() (Input, error), doing func(string)) ([]Result, error) {
+	doing("what the kernel has")
 	ask = elsewhere(ask)
 	in, err := ask()
 	if err != nil {
@@ -228,9 +229,9 @@ func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
 		}
 	}
 	out, answers := slices.Concat(sessions(in), host, sameSID(in.Exits)), map[netip.Addr]trace{}
-	for _, x := range in.Exits {
+	for i, x := range in.Exits {
 		out = append(out, routes(x)...)
-		more, err := through(ctx, v, in, x, answers)
+		more, err := through(ctx, v, in, x, answers, func(s string) { doing(fmt.Sprintf("exit %s (%d of %d), %s", x.Name, i+1, len(in.Exits), s)) })
 		if err != nil {
 			return out, err
 		}
@@ -239,6 +240,7 @@ func Run(ctx context.Context, ask func() (Input, error)) ([]Result, error) {
 	if !in.On || !in.Settled {
 		return out, nil
 	}
+	doing("best path")
 	more, err := best(ctx, in, answers)
 	return append(out, more...), err
 }

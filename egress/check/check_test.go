@@ -36,6 +36,7 @@ type network struct {
 	server, inner, border, peer, client string
 	kernel                              *route.Kernel
 	in                                  Input
+	did                                 []string
 }
 
 const (
@@ -186,7 +187,7 @@ func (n *network) entries(yield func(egress.Entry) bool) {
 func (n *network) run() (out []Result) {
 	n.Helper()
 	n.must(netns.Do(n.server, func() (err error) {
-		out, err = Run(n.Context(), func() (Input, error) { return n.in, nil })
+		out, err = Run(n.Context(), func() (Input, error) { return n.in, nil }, func(s string) { n.did = append(n.did, s) })
 		return err
 	}))
 	for _, r := range out {
@@ -234,6 +235,9 @@ func TestAllIsWell(t *testing.T) {
 	n.want(out, map[string][]Outcome{"answer": {OK, OK}, "forward": {OK, OK}, "size": {OK, OK}, "way": {OK, OK}, "table": {OK}, "rules": {OK}, "lookup": {OK}, "session": {OK}, "tunnel source": {OK}, "best path": {OK, OK}})
 	if text := found(out, "size"); strings.Count(text, "packets of 1500 bytes pass") != 2 {
 		t.Errorf("got %s, want full packets in both families", text)
+	}
+	if did := strings.Join(n.did, "; "); did != "what the kernel has; exit a (1 of 1), SID "+sid6+" (1 of 2); exit a (1 of 1), SID "+sid4+" (2 of 2); best path" {
+		t.Errorf("it said meanwhile: %s", did)
 	}
 }
 
@@ -425,14 +429,14 @@ func TestNoInterface(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	rung.Netns(t)
 	no := errors.New("no")
-	if _, err := Run(t.Context(), func() (Input, error) { return Input{}, no }); !errors.Is(err, no) {
+	if _, err := Run(t.Context(), func() (Input, error) { return Input{}, no }, func(string) {}); !errors.Is(err, no) {
 		t.Errorf("got %v", err)
 	}
 	n := newNetwork(t)
 	n.ip("-n %s -6 route replace blackhole %s/128", n.border, sid6)
 	ctx, stop := context.WithCancel(t.Context())
 	n.must(netns.Do(n.server, func() error {
-		_, err := Run(ctx, func() (Input, error) { time.AfterFunc(200*time.Millisecond, stop); return n.in, nil })
+		_, err := Run(ctx, func() (Input, error) { time.AfterFunc(200*time.Millisecond, stop); return n.in, nil }, func(string) {})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}

@@ -202,7 +202,7 @@ func way(v *route.View, in Input, x Exit, sid netip.Addr, told netip.Prefix) (_ 
 }
 
 // through looks at each SID of an exit, and sends packets through it if that can be. What comes back it adds to answers, by destination.
-func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[netip.Addr]trace) (out []Result, err error) {
+func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[netip.Addr]trace, doing func(string)) (out []Result, err error) {
 	type group struct {
 		sid netip.Addr
 		is4 bool
@@ -220,7 +220,8 @@ func through(ctx context.Context, v *route.View, in Input, x Exit, answers map[n
 			targets[g] = append(targets[g], a)
 		}
 	}
-	for _, g := range groups {
+	for i, g := range groups {
+		doing(fmt.Sprintf("SID %v (%d of %d)", g.sid, i+1, len(groups)))
 		if _, looked := ways[g.sid]; !looked {
 			r, there := way(v, in, x, g.sid, g.way)
 			ways[g.sid] = there
