@@ -225,6 +225,18 @@ static __always_inline void measure_train(const struct tcp_sock *tp, struct plai
 		s->trains++;
 }
 
+/*
+ * Where few packets are on their way and those behind one are lost, its receiver holds the ACK back for another that does not come: 40 ms (Linux) or more (RFC 9293, section 3.8.6.3). The round trip that
+ * shows then is no queue's. Fewer packets than these, acknowledged one by one, make no queue that grows so much from one to the next unless the path has less than 400 kbit/s.
+ */
+#define HELD_MIN_US 30000U
+#define HELD_PACKETS 8
+
+static __always_inline bool held_back(const struct tcp_sock *tp, const struct plait_sock *s, const struct rate_sample *rs)
+{
+	return rs->acked_sacked <= 1 && !tp->sacked_out && rs->prior_in_flight <= HELD_PACKETS && s->last_rtt_us && (__u32)rs->rtt_us > s->last_rtt_us + HELD_MIN_US;
+}
+
 /* On every ACK. */
 static __always_inline void measure(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
 {
@@ -262,7 +274,8 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 	if (acked_rtt_us(s, rs) > 0) {
 		__u32 rtt_us = rs->rtt_us;
 
-		s->last_rtt_us = rtt_us;
+		if (!held_back(tp, s, rs))
+			s->last_rtt_us = rtt_us;
 		if (!s->min_rtt_us || rtt_us < s->min_rtt_us)
 			s->min_rtt_us = rtt_us;
 	}

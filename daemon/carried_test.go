@@ -93,3 +93,23 @@ func TestComesBackInRecovery(t *testing.T) {
 		t.Errorf("%d packets count as delivered in this recovery; the window was %d segments, and is %d", n, before.Snd_cwnd, after.Snd_cwnd)
 	}
 }
+
+// A receiver holds the ACK of a single segment back for 40 ms where those behind it are lost. That is no queue at the loss.
+func TestACKHeldBack(t *testing.T) {
+	var pass atomic.Int64 // packets to go that are not lost
+	pass.Store(1 << 30)
+	s := newSwitching(t, "cubic", func(uint32, func()) bool { return pass.Add(-1) < 0 })
+	for range 20 { // after 16 segments the receiver no longer answers each at once
+		s.must(send(s.server, 0, 2*1448))
+		s.settles()
+	}
+	before := s.state().get("plait_sock", "last_rtt_us")
+	pass.Store(1)
+	s.must(send(s.server, 0, 4*1448))
+	s.becomes(caLoss)
+	if after := s.state().get("plait_sock", "last_rtt_us"); after > before+30_000 {
+		t.Errorf("a round trip took %d us before the loss, and %d at it", before, after)
+	}
+	pass.Store(1 << 30)
+	s.settles()
+}
