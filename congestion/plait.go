@@ -18,7 +18,8 @@ const (
 	burstQueueShare, heavyLoss, heavyLost = 3.0 / 16, 0.1, 5
 	// full is the share of the longest queue at a loss, of late, from which on a queue counts as full.
 	full = 0.5
-	// grown is the share of the mean queue of late that one at a loss has at least where it is full: the mean is of some packets after the loss, too.
+	// grown is the share of the mean queue of late that one at a loss has at least where it is full: the mean is of some packets after the loss, too. Where more than heavyLoss is lost while BBR sends, it is not asked: many that overrun a
+	// short queue keep it full, and round trips at a loss differ by a packet or two, which is more than that share of it.
 	grown = 0.95
 	// enough is how many votes a control needs before transfers get it; enoughToLeave how many before they
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
@@ -85,14 +86,15 @@ func (p *plait) remember(s signals.Sample) {
 func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 	lost, minUs := s.LostSingle+s.LostBurst, float64(s.MinRTTUs)
 	queueUs := float64(rttUs) - minUs
+	heavy := lost >= heavyLost && float64(lost) > heavyLoss*float64(s.Delivered+lost)
 	share := burstQueueShare
-	if s.Bulk || lost >= heavyLost && float64(lost) > heavyLoss*float64(s.Delivered+lost) {
+	if s.Bulk || heavy {
 		share = queueShare
 	}
 	if queueUs < max(share*minUs, queueMinUs) {
 		return false
 	}
-	if s.Algorithm == signals.BBR && queueUs < grown*(float64(s.SRTTUs)-minUs) {
+	if s.Algorithm == signals.BBR && !heavy && queueUs < grown*(float64(s.SRTTUs)-minUs) {
 		return false // a queue that has grown since was not full
 	}
 	return queueUs >= full*p.queueUs

@@ -20,6 +20,8 @@ func TestPlaitTransfer(t *testing.T) {
 	drains := signals.Sample{Bulk: true, Delivered: 650, LostBurst: 9, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 106_000, RTTAtLossMaxUs: 150_000, LossyRounds: 2}
 	overrun := signals.Sample{Bulk: true, Algorithm: signals.BBR, SRTTUs: 146_000, Delivered: 650, LostBurst: 9, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 145_000, RTTAtLossMaxUs: 150_000, LossyRounds: 6}
 	anywhere := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 650, LostSingle: 9, SRTTUs: 120_000, MinRTTUs: 100_000, RTTAtLossUs: 150_000, RTTAtLossMinUs: 105_000, RTTAtLossMaxUs: 150_000, LossyRounds: 6}
+	among := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 60, LostSingle: 15, SRTTUs: 24_500, MinRTTUs: 20_500, RTTAtLossUs: 25_100, RTTAtLossMinUs: 23_900, RTTAtLossMaxUs: 25_200, LossyRounds: 6}
+	much := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 140, LostSingle: 24, SRTTUs: 34_000, MinRTTUs: 21_300, RTTAtLossUs: 31_000, RTTAtLossMinUs: 24_000, RTTAtLossMaxUs: 36_000, LossyRounds: 6}
 	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
 		name    string
@@ -36,6 +38,8 @@ func TestPlaitTransfer(t *testing.T) {
 		{"in two, while a queue drains", []signals.Sample{drains, drains, drains}, signals.Cubic},
 		{"in several, each behind a full queue", []signals.Sample{overrun, overrun, overrun, overrun, overrun, overrun}, signals.Cubic},
 		{"in several, behind a full queue among others", []signals.Sample{several, deep, anywhere, anywhere, anywhere, anywhere, anywhere, anywhere}, signals.BBR},
+		{"where many BBRs overrun a short queue", []signals.Sample{random, random, random, random, among, among, among, among, among, among, among, among}, signals.Cubic},
+		{"much by chance", []signals.Sample{random, random, random, random, much, much, much, much, much, much, much, much}, signals.BBR},
 		{"with none lost between", []signals.Sample{random, random, clean, clean, random, random}, signals.BBR},
 		{"stays", []signals.Sample{random, random, random, random, clean, clean, clean, clean}, signals.BBR},
 		{"comes back", []signals.Sample{random, random, random, random, overflow, overflow, overflow, overflow, overflow, overflow, overflow, overflow}, signals.Cubic},
