@@ -53,7 +53,7 @@ func New(version string, jobs int) (*Lab, error) {
 		return nil, fmt.Errorf("start the lab: it runs on linux/amd64, this is %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	if _, err := exec.LookPath(vm.Emulator); err != nil {
-		return nil, fmt.Errorf("start the lab: %s is not installed; install it with `apt-get install qemu-system-x86`", vm.Emulator)
+		return nil, fmt.Errorf("start the lab: %s is not installed; install what the lab needs with `apt-get install qemu-system-x86 mmdebstrap uidmap`", vm.Emulator)
 	}
 	l := &Lab{Version: version, Jobs: jobs, Terminal: os.Stderr, Cache: os.Getenv("PLAIT_CACHE"), Agent: os.Getenv("PLAIT_AGENT")}
 	if l.Cache == "" {

@@ -88,6 +88,15 @@ func mmdebstrapArguments(kernel, archive string) []string {
 		"--include="+strings.Join(packages, ","), "trixie", archive)
 }
 
+// remedy says what a user's mmdebstrap that failed may lack. Without newuidmap it names nothing that is missing: it is "unable to pick chroot mode".
+func remedy(uid int) string {
+	needs := "It must reach Debian's package archive, and be root or able to make user namespaces, which `unshare --user true` tries"
+	if _, err := exec.LookPath("newuidmap"); err != nil && uid != 0 {
+		needs += "; for those newuidmap is not installed: install it with `apt-get install uidmap`"
+	}
+	return needs
+}
+
 // Build makes the image of a kernel generation in the cache directory, replacing what is there. It needs mmdebstrap and
 // Debian's package archive, and root or user namespaces. Each step is told to doing, in words.
 func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image, error) {
@@ -95,7 +104,7 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 		return Image{}, fmt.Errorf("make image: kernel %q is not one of %s", kernel, strings.Join(Kernels(), ", "))
 	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
-		return Image{}, &HostError{errors.New("make image: mmdebstrap is not installed; install it with `apt-get install mmdebstrap`")}
+		return Image{}, &HostError{errors.New("make image: mmdebstrap is not installed; install it with `apt-get install mmdebstrap uidmap`")}
 	}
 	final := filepath.Join(cache, "image", kernel)
 	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
@@ -123,8 +132,7 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 		if ctx.Err() != nil {
 			return Image{}, context.Cause(ctx)
 		}
-		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s\nIt must reach Debian's package archive, and be root or able to make user namespaces, which `unshare --user true` tries",
-			err, tail(steps.said.String(), 15))
+		return Image{}, fmt.Errorf("make image: mmdebstrap: %w\n%s\n%s", err, tail(steps.said.String(), 15), remedy(os.Geteuid()))
 	}
 	steps.tell(packing)
 	if err := pack(ctx, archive, temp); err != nil {

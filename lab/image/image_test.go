@@ -73,6 +73,24 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
+// mmdebstrap does not say that it is newuidmap that a user lacks; root needs none.
+func TestRemedy(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	if got := remedy(1000); !strings.HasSuffix(got, "install it with `apt-get install uidmap`") {
+		t.Errorf("without newuidmap a user is told: %s", got)
+	}
+	if got := remedy(0); strings.Contains(got, "uidmap") {
+		t.Errorf("root is told: %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "newuidmap"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := remedy(1000); strings.Contains(got, "uidmap") {
+		t.Errorf("with newuidmap a user is told: %s", got)
+	}
+}
+
 // Interrupted while it makes the initramfs, a build ends, too, and leaves nothing.
 func TestBuildInterrupted(t *testing.T) {
 	bin, cache := t.TempDir(), t.TempDir()
