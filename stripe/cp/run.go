@@ -107,7 +107,7 @@ func misread(arg string) error {
 			return fmt.Errorf("%s: write an IPv6 address in brackets: %s[%v]:%s", arg, user, addr, rest[i+1:])
 		}
 	}
-	if addr, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil && addr.Is6() {
+	if addr, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil && addr.Is6() && !strings.Contains(addr.Zone(), "]") { // a zone may be anything
 		return fmt.Errorf("%s: an IPv6 address and no path: write %s[%v]: for the home directory there", arg, user, addr)
 	}
 	if host, path := operand(arg); host != "" && strings.HasPrefix(path, "~") && path != "~" && !strings.HasPrefix(path, "~/") {

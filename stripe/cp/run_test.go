@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
 		{"a user@host:", "user@host", "a", "", false},
 		{"user@[2001:db8::1]:a:b .", "user@2001:db8::1", "a:b", ".", true},
 		{"[::1]:x y", "::1", "x", "y", true},
+		{"[fe80::1%eth0]:x y", "fe80::1%eth0", "x", "y", true},
 		{"h:a h:b ./c:d", "h", "a b", "./c:d", true},
 		{"h:~ h:~/b h:./~c .", "h", "~ ~/b ./~c", ".", true},
 		{"./me@::1:x h:y", "h", "./me@::1:x", "y", false},
@@ -37,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts",
 		"a:b h:": "write ./a:b", "x a:b h:": "write ./a:b", "h:~user/x .": "h:./~user/x", "x h:~user": "only ~ alone", "::1:/x .": "in brackets: [::1]:/x",
-		"x user@::1:/x": "in brackets: user@[::1]:/x", "2001:db8::1:x .": "[2001:db8::1]:x", "x fe80::1%eth0:": "[fe80::1%eth0]:", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:",
+		"x user@::1:/x": "in brackets: user@[::1]:/x", "2001:db8::1:x .": "[2001:db8::1]:x", "x fe80::1%eth0:": "[fe80::1%eth0]:", "x [fe80::1%eth0]": "write [fe80::1%eth0]: for", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:",
 		". elsewhere/cp h:": ". and elsewhere/cp would both be cp in h:", "run.go elsewhere/x/../run.go h:": "would both be run.go", "x [2001:db8::1]": "no path: write [2001:db8::1]: for the home directory",
 		"me@2001:db8::1 x": "write me@[2001:db8::1]:", "[]:x h:y": "both on other hosts"} {
 		if j, err := Parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
