@@ -486,6 +486,7 @@ func TestEndedPathTakesNothing(t *testing.T) {
 		}
 		p := s.near.paths[1]
 		p.end(nil)
+		synctest.Wait() // its writer has ended: what it gathers is its own
 		s.near.mu.Lock()
 		defer s.near.mu.Unlock()
 		if p.fill(); len(p.pieces) != 0 || s.near.out.unsent == 0 {
