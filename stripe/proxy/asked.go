@@ -53,7 +53,8 @@ func asked(r *bufio.Reader, w io.Writer) (target string, answer func(error) erro
 	}
 	switch letter := first[0] | 0x20; { // a method of HTTP begins with one
 	case first[0] == socks5:
-		return askedSOCKS(r, w)
+		target, answer, err = askedSOCKS(r, w)
+		return target, answer, unended(err)
 	case first[0] == socks4:
 		_, _ = w.Write([]byte{0, socks4Refused, 0, 0, 0, 0, 0, 0})
 		return "", nil, errors.New("SOCKS4: only SOCKS5 and HTTP CONNECT are done here; set the program to one of them")
@@ -69,7 +70,7 @@ func askedHTTP(r *bufio.Reader, w io.Writer) (string, func(error) error, error) 
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("HTTP: the request had no end after %v", askTime)
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF): // the latter in its first line
 		err = fmt.Errorf("HTTP: the request ended early, or is longer than %d bytes", askBytes)
 	case err != nil:
 		err = fmt.Errorf("neither SOCKS5 nor HTTP: %w", err)
@@ -137,18 +138,31 @@ func askedSOCKS(r *bufio.Reader, w io.Writer) (string, func(error) error, error)
 	}, nil
 }
 
+// unended says in words that a request of SOCKS5 did not come to its end.
+func unended(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("SOCKS5: the request had no end after %v", askTime)
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return errors.New("SOCKS5: the request ended early")
+	}
+	return err
+}
+
 // socksHost reads an address of a type.
 func socksHost(r io.Reader, kind byte) (string, error) {
-	n := map[byte]int{socksIPv4: 4, socksIPv6: 16}[kind]
+	n, known := map[byte]int{socksIPv4: 4, socksIPv6: 16, socksName: 0}[kind]
+	if !known {
+		return "", fmt.Errorf("SOCKS5: address of type %d", kind)
+	}
 	if kind == socksName {
 		var length [1]byte
 		if _, err := io.ReadFull(r, length[:]); err != nil {
 			return "", err
 		}
-		n = int(length[0])
-	}
-	if n == 0 {
-		return "", fmt.Errorf("SOCKS5: address of type %d", kind)
+		if n = int(length[0]); n == 0 {
+			return "", errors.New("SOCKS5: CONNECT to nowhere")
+		}
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r, b); err != nil {

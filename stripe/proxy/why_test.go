@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -114,11 +115,14 @@ func TestSaysNothing(t *testing.T) {
 	})
 }
 
-// A request whose end does not come is HTTP all the same: of a slow program, and of one that says too much, the user hears that.
+// A request whose end does not come is one all the same: of a slow program, of one that says too much, and of one that gives up, the user hears that.
 func TestRequestWithoutEnd(t *testing.T) {
 	for name, c := range map[string]struct{ said, want string }{
-		"slow": {"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", "HTTP: the request had no end after 10s"},
-		"long": {"CONNECT a:1 HTTP/1.1\r\nCookie: " + strings.Repeat("x", askBytes), "HTTP: the request ended early, or is longer than 16384 bytes"},
+		"slow":        {"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", "HTTP: the request had no end after 10s"},
+		"a long name": {"CONNECT " + strings.Repeat("x", askBytes), "HTTP: the request ended early, or is longer than 16384 bytes"},
+		"slow SOCKS":  {"\x05\x01\x00\x05\x01", "SOCKS5: the request had no end after 10s"},
+		"no name":     {"\x05\x01\x00\x05\x01\x00\x03\x00\x00\x50", "SOCKS5: CONNECT to nowhere"},
+		"long":        {"CONNECT a:1 HTTP/1.1\r\nCookie: " + strings.Repeat("x", askBytes), "HTTP: the request ended early, or is longer than 16384 bytes"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
@@ -132,5 +136,13 @@ func TestRequestWithoutEnd(t *testing.T) {
 			}
 			far.Close()
 		})
+	}
+}
+
+func TestSOCKSEndsEarly(t *testing.T) {
+	for _, said := range []string{"\x05", "\x05\x01\x00", "\x05\x01\x00\x05\x01", "\x05\x01\x00\x05\x01\x00\x03\x04na"} {
+		if _, _, err := asked(bufio.NewReader(strings.NewReader(said)), io.Discard); err == nil || err.Error() != "SOCKS5: the request ended early" {
+			t.Errorf("%q: %v", said, err)
+		}
 	}
 }
