@@ -92,6 +92,14 @@ func operand(arg string) (host, path string) {
 	return arg[:i], arg[i+1:]
 }
 
+// farPath is a path of a host as operand takes it apart.
+func farPath(host, path string) string {
+	if at := strings.Index(host, "@") + 1; strings.Contains(host, ":") {
+		host = host[:at] + "[" + host[at:] + "]"
+	}
+	return host + ":" + path
+}
+
 // misread reports an operand that says something else here than with other programs: an IPv6 address without brackets, or a path, of which the first
 // number would be the host, and the home directory of another user, which only a shell knows.
 func misread(arg string) error {
@@ -111,7 +119,7 @@ func misread(arg string) error {
 		return fmt.Errorf("%s: an IPv6 address and no path: write %s[%v]: for the home directory there", arg, user, addr)
 	}
 	if host, path := operand(arg); host != "" && strings.HasPrefix(path, "~") && path != "~" && !strings.HasPrefix(path, "~/") {
-		return fmt.Errorf("%s: only ~ alone is a home directory here, that of the user who logs in; write the whole path of another one's, or %s:./%s if that is the file's name", arg, host, path)
+		return fmt.Errorf("%s: only ~ alone is a home directory here, that of the user who logs in; write the whole path of another one's, or %s if that is the file's name", arg, farPath(host, "./"+path))
 	}
 	return nil
 }
@@ -143,7 +151,7 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	defer stop()
 	p := NewProgress(func(p Problem) {
 		if p.Far {
-			p.Path = j.Host + ":" + p.Path
+			p.Path = farPath(j.Host, p.Path)
 		}
 		out.Problem(p)
 	})
@@ -170,7 +178,7 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	var known *endedError
 	switch {
 	case errors.As(err, &known) && known.far:
-		known.path = j.Host + ":" + known.path
+		known.path = farPath(j.Host, known.path)
 	case known != nil:
 	case err != nil:
 		err = fmt.Errorf("%w; run the same command again, it goes on where it stopped", err)

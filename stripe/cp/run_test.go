@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{"a": "where to", "a b": "both on this host", "h:a g:b": "both on other hosts", "h:a g:b c": "different hosts", "a h:b c": "different hosts",
-		"a:b h:": "write ./a:b", "x a:b h:": "write ./a:b", "h:~user/x .": "h:./~user/x", "x h:~user": "only ~ alone", "::1:/x .": "in brackets: [::1]:/x",
+		"a:b h:": "write ./a:b", "x a:b h:": "write ./a:b", "h:~user/x .": "h:./~user/x", "x h:~user": "only ~ alone", "x me@[::1]:~user": "me@[::1]:./~user", "::1:/x .": "in brackets: [::1]:/x",
 		"x user@::1:/x": "in brackets: user@[::1]:/x", "2001:db8::1:x .": "[2001:db8::1]:x", "x fe80::1%eth0:": "[fe80::1%eth0]:", "x [fe80::1%eth0]": "write [fe80::1%eth0]: for", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:",
 		". elsewhere/cp h:": ". and elsewhere/cp would both be cp in h:", "run.go elsewhere/x/../run.go h:": "would both be run.go", "x [2001:db8::1]": "no path: write [2001:db8::1]: for the home directory",
 		"me@2001:db8::1 x": "write me@[2001:db8::1]:", "[]:x h:y": "both on other hosts"} {
@@ -296,6 +296,18 @@ func TestTellLinks(t *testing.T) {
 		far.End(Snapshot{Seconds: 1, FarLinks: c.links[last:]}, nil)
 		if got := strings.ReplaceAll(out.String(), "plait: far link ", ""); got != c.want {
 			t.Errorf("%s of the other host: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What is told of a path there is written as the command line wants it.
+func TestFarPathTold(t *testing.T) {
+	t.Parallel()
+	gone := filepath.Join(t.TempDir(), "gone")
+	for name, args := range map[string][]string{"problem": {"me@[::1]:" + gone, t.TempDir()}, "end": {"run.go", "me@[::1]:" + gone + "/x"}} {
+		cmd, _ := near(t, args...)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "me@[::1]:"+gone) {
+			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }
