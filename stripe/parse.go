@@ -25,10 +25,16 @@ func ParseLinks(text string) (map[string]Policy, error) {
 				return nil, fmt.Errorf("link %s: share %q: use a number above 0, up to 1", name, share)
 			}
 		}
+		given := map[string]bool{}
 		for _, word := range words[1:] {
 			if err := p.set(word); err != nil {
 				return nil, fmt.Errorf("link %s: %w", name, err)
 			}
+			key, _, _ := strings.Cut(word, "=")
+			if given[key] {
+				return nil, fmt.Errorf("link %s: %s is given twice: once is enough", name, key)
+			}
+			given[key] = true
 		}
 		if !shared {
 			whole++

@@ -11,7 +11,7 @@ func TestParseLinks(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	for _, bad := range []string{"", "a,,b", "a,a", "a=0", "a=2", "a=x", "a:cap", "a:cap=0", "a:cap=16kB", "a:cap=5XB", "a:cap=1e30GB", "a:priority=-1", "a:priority=x", "a:what", "a=NaN", "a=0.9,b=0.1"} {
+	for _, bad := range []string{"", "a,,b", "a,a", "a=0", "a=2", "a=x", "a:cap", "a:cap=0", "a:cap=16kB", "a:cap=5XB", "a:cap=1e30GB", "a:priority=-1", "a:priority=x", "a:what", "a=NaN", "a=0.9,b=0.1", "a:backup:backup", "a:cap=1GB:cap=2GB", "a:priority=1:priority=1"} {
 		if got, err := ParseLinks(bad); err == nil {
 			t.Errorf("%q gives %v, no error", bad, got)
 		}
