@@ -28,7 +28,7 @@ type Snapshot struct {
 	Copied     uint64  // files that were sent
 	Kept       uint64  // files that were there before
 	Failed     uint64  // things that could not be copied
-	Bytes      int64   // content that is there now
+	Bytes      int64   // content that is there now; to another host with what waits to be sent and is on its way
 	TotalBytes int64   // 0 as long as it is not known
 	SentBytes  int64   // content that was sent
 	Seconds    float64 // since there was a connection
