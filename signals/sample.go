@@ -33,8 +33,8 @@ type Sample struct {
 	LostSingle uint32 `json:"lost_single_segments"`
 	// LostBurst counts retransmitted segments in runs of 3 or more adjacent ones: burst loss, same section.
 	LostBurst uint32 `json:"lost_burst_segments"`
-	// RTTAtLossUs is the last RTT measured when the last loss was found; 0 if the interval had none. Near MinRTTUs the queue was
-	// short, and the loss hardly congestion.
+	// RTTAtLossUs is the last RTT measured when the last loss was found, but for those of ACKs that the receiver held back; 0 if the
+	// interval had none. Near MinRTTUs the queue was short, and the loss hardly congestion.
 	RTTAtLossUs uint32 `json:"rtt_at_loss_us"`
 	// RTTAtLossMinUs is the shortest of those with which losses began in a round trip, and RTTAtLossMaxUs the longest of all at a loss; 0 if
 	// the interval had none, or the socket is only observed.
