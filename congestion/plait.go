@@ -25,7 +25,8 @@ const (
 	// leave BBR again, which makes a queue of its own when it starts, and whatever the link loses then looks like its overflow.
 	enough, enoughToLeave = 3, 5
 	// severalRounds is how many round trips with losses are more than those of one overflow, which is found in one, or two while the queue drains: they tell BBR's own queue from one that overflows. mostVotes is how
-	// many votes a sample has at most: as many as decide.
+	// many votes a sample of a transfer has at most: as many as decide. One of bursts has one: many that begin at once behind a short queue lose half of what they send, round trip after round trip, before one of them knows how
+	// short the path is.
 	severalRounds, mostVotes = 3, 4
 	// memory is how many votes count: each takes an eighth from those before. One overflow, however many
 	// segments it takes, is one vote. The longest queue while BBR sends is remembered for queueMemory of them: it makes one of a quarter of the round trip in one of eight, and few losses meet that.
@@ -68,7 +69,7 @@ func (p *plait) remember(s signals.Sample) {
 	if s.Algorithm == signals.BBR && s.LossyRounds >= severalRounds {
 		overrun = p.isFull(s, s.RTTAtLossMinUs)
 	}
-	if !overrun && !p.isFull(s, s.RTTAtLossMaxUs) {
+	if s.Bulk && !overrun && !p.isFull(s, s.RTTAtLossMaxUs) {
 		votes = max(min(int(s.LossyRounds), mostVotes), 1)
 	}
 	for range votes {

@@ -16,11 +16,12 @@ func TestPlaitTransfer(t *testing.T) {
 	crowd := signals.Sample{Delivered: 80, LostBurst: 20, MinRTTUs: 100_000, RTTAtLossUs: 118_000}
 	small := signals.Sample{Delivered: 8, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 110_000}
 	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 100_000}
-	several := signals.Sample{Delivered: 660, LostSingle: 6, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 101_000, RTTAtLossMaxUs: 108_000, LossyRounds: 5}
+	several := signals.Sample{Bulk: true, Delivered: 660, LostSingle: 6, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 101_000, RTTAtLossMaxUs: 106_000, LossyRounds: 5}
 	drains := signals.Sample{Bulk: true, Delivered: 650, LostBurst: 9, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 106_000, RTTAtLossMaxUs: 150_000, LossyRounds: 2}
 	overrun := signals.Sample{Bulk: true, Algorithm: signals.BBR, SRTTUs: 146_000, Delivered: 650, LostBurst: 9, MinRTTUs: 100_000, RTTAtLossUs: 106_000, RTTAtLossMinUs: 145_000, RTTAtLossMaxUs: 150_000, LossyRounds: 6}
 	anywhere := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 650, LostSingle: 9, SRTTUs: 120_000, MinRTTUs: 100_000, RTTAtLossUs: 150_000, RTTAtLossMinUs: 105_000, RTTAtLossMaxUs: 150_000, LossyRounds: 6}
 	among := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 60, LostSingle: 15, SRTTUs: 24_500, MinRTTUs: 20_500, RTTAtLossUs: 25_100, RTTAtLossMinUs: 23_900, RTTAtLossMaxUs: 25_200, LossyRounds: 6}
+	begin := signals.Sample{Delivered: 15, LostBurst: 30, SRTTUs: 22_300, MinRTTUs: 23_300, RTTAtLossUs: 24_100, RTTAtLossMinUs: 23_700, RTTAtLossMaxUs: 24_100, LossyRounds: 5}
 	much := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 140, LostSingle: 24, SRTTUs: 34_000, MinRTTUs: 21_300, RTTAtLossUs: 31_000, RTTAtLossMinUs: 24_000, RTTAtLossMaxUs: 36_000, LossyRounds: 6}
 	few := signals.Sample{Bulk: true, Delivered: 3999, LostSingle: 1, MinRTTUs: 100_000, RTTAtLossUs: 100_000}
 	for _, c := range []struct {
@@ -35,6 +36,7 @@ func TestPlaitTransfer(t *testing.T) {
 		{"four times behind the queue of a burst", []signals.Sample{burst, burst, burst, burst}, signals.BBR},
 		{"behind the queue of many bursts", []signals.Sample{crowd, crowd, crowd, crowd}, signals.Cubic},
 		{"in several round trips of one sample", []signals.Sample{several}, signals.BBR},
+		{"in several, while many begin", []signals.Sample{begin}, signals.Cubic},
 		{"in two, while a queue drains", []signals.Sample{drains, drains, drains}, signals.Cubic},
 		{"in several, each behind a full queue", []signals.Sample{overrun, overrun, overrun, overrun, overrun, overrun}, signals.Cubic},
 		{"in several, behind a full queue among others", []signals.Sample{several, deep, anywhere, anywhere, anywhere, anywhere, anywhere, anywhere}, signals.BBR},
