@@ -3,7 +3,6 @@ package daemon
 import (
 	"net"
 	"testing"
-	"time"
 )
 
 // pacing is the rate in bytes per second at which a socket is paced.
@@ -20,7 +19,7 @@ func TestBBRKeepsRate(t *testing.T) {
 	before := h.pacing(c.server)
 	for range 40 { // round trips, of which the last 10 count
 		h.must(transfer(c, 1000))
-		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	if after := h.pacing(c.server); after < before/2 {
 		t.Errorf("after 40 small bursts it paces at %d kB/s, after the transfer it did at %d", after/1000, before/1000)

@@ -26,7 +26,7 @@ func TestEndIsNoBurst(t *testing.T) {
 	for range n {
 		c := h.connect(0, "")
 		h.must(transfer(c, 1000))
-		time.Sleep(10 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 		h.must(c.server.Close())
 		_, _ = c.client.Read(make([]byte, 1)) // until that has arrived
 		h.must(c.client.Close())
@@ -49,7 +49,7 @@ func TestNothingIsNoBurst(t *testing.T) {
 		h.must(err)
 		time.Sleep(500 * time.Millisecond)
 		h.must(transfer(c, 1000))
-		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	all := h.status(p).Prefixes
 	if len(all) != 1 || all[0].Holdout.Bursts == 0 || all[0].Holdout.MeanMs > 250 {
@@ -65,7 +65,7 @@ func TestSquaresOfBursts(t *testing.T) {
 		c := h.connect(0, "")
 		for range n {
 			h.must(transfer(c, 1000))
-			time.Sleep(10 * time.Millisecond) // until it is acknowledged
+			h.acknowledged(c.server)
 		}
 	}
 	var l bpf.Latency
@@ -87,7 +87,7 @@ func TestForgottenDestination(t *testing.T) {
 	for _, n := range []uint64{7, 2} {
 		for range n {
 			h.must(transfer(c, 1000))
-			time.Sleep(10 * time.Millisecond) // until it is acknowledged
+			h.acknowledged(c.server)
 		}
 		var l bpf.Latency
 		h.must(latencies.Lookup(key, &l))

@@ -117,7 +117,7 @@ func TestHeldOutBursts(t *testing.T) {
 	for i := range 20 {
 		h.must(send(c.server, i*1000, 1000))
 		h.must(receive(c.client, i*1000, 1000))
-		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	prefixes := h.status(p).Prefixes
 	if len(prefixes) != 1 || prefixes[0].Holdout.Bursts < 15 || prefixes[0].Managed.Bursts != 0 {

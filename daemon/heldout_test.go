@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"testing"
-	"time"
 
 	"plait.dev/plait/internal/rung"
 )
@@ -26,7 +25,7 @@ func TestHeldOutChoosesLater(t *testing.T) {
 	sends := func() {
 		for range 10 {
 			h.must(transfer(c, 1000))
-			time.Sleep(5 * time.Millisecond) // until it is acknowledged
+			h.acknowledged(c.server)
 		}
 	}
 	sends()

@@ -167,7 +167,7 @@ func leavesWindow(h *host, hidden bool, leave func(*host, *process, pair)) {
 		h.must(send(c.server, at, n))
 		h.must(<-received)
 		at += n
-		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	for range 3 {
 		sends(200 << 10) // from which burst learns the rate
@@ -206,6 +206,12 @@ func (h *host) info(c *net.TCPConn) (info *unix.TCPInfo) {
 	h.must(raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
 	h.must(err)
 	return info
+}
+
+// acknowledged waits until nothing that a socket has sent is on the way.
+func (h *host) acknowledged(c *net.TCPConn) {
+	h.Helper()
+	h.eventually(10*time.Second, "all is acknowledged", func() bool { return h.info(c).Unacked == 0 })
 }
 
 // window is the congestion window in segments.

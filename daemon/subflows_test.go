@@ -87,7 +87,7 @@ func TestSubflowsAreNotCompared(t *testing.T) {
 	c := h.connect(0, "")
 	for range 5 {
 		h.must(transfer(c, 1000))
-		time.Sleep(10 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	if n, taken := h.bursts(p), h.status(p).Counters["attached"]; n != 0 || taken == 0 {
 		t.Errorf("of %d connections taken %d bursts are compared, want none of subflows", taken, n)

@@ -3,7 +3,6 @@ package daemon
 import (
 	"os"
 	"testing"
-	"time"
 )
 
 // What an administrator has said of the pacing of all connections, and of the least bundle in which packets leave, holds as in the kernel.
@@ -24,7 +23,7 @@ func TestSysctlsHold(t *testing.T) {
 			t.Errorf("%s: paces at %.0f %% of a window per round trip, want %.0f %%", who, percent, want)
 		}
 		// What is on the way takes part of the peer's window, which could not hold the bundle beside it.
-		h.eventually(10*time.Second, "all is acknowledged", func() bool { return h.info(c.server).Unacked == 0 })
+		h.acknowledged(c.server)
 		const segments = 40
 		before := h.counter("IpOutRequests")
 		h.must(send(c.server, 0, segments*int(i.Snd_mss)))
