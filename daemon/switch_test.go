@@ -122,7 +122,7 @@ func TestSwitchToHyblaInLoss(t *testing.T) {
 	s := newSwitching(t, "reno", func(uint32, func()) bool { return pass.Add(-1) < 0 })
 	h := s.host
 	h.must(send(s.server, 0, 400<<10))
-	h.eventually(10*time.Second, "all is acknowledged", func() bool { return s.info(s.server).Unacked == 0 })
+	h.acknowledged(s.server)
 	pass.Store(0)
 	h.must(send(s.server, 0, 60<<10))
 	s.becomes(caLoss)
@@ -141,20 +141,27 @@ func TestWestwoodUndoes(t *testing.T) {
 	const victim, window = 100, 40 // of the flight before it is in
 	var packets int
 	var held uint32
-	repeated := make(chan bool, 100)
+	found := false
+	repeated := make(chan struct{})
 	s := newSwitching(t, "westwood", func(sequence uint32, late func()) bool {
 		packets++
 		switch {
-		case packets == victim:
+		case packets > victim && sequence == held && !found:
+			found = true
+			close(repeated)
+		case packets%victim == 0 && !found: // on a busy machine what is behind one may be too little, or too late, to have it repeated before it comes
 			held = sequence
 			late()
-		case packets > victim && sequence == held:
-			repeated <- true
+			return true
 		}
-		return packets == victim
+		return false
 	})
 	go func() { _ = send(s.server, 0, 4<<20) }()
-	<-repeated
+	select {
+	case <-repeated:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing that came late was repeated")
+	}
 	s.becomes(caOpen)
 	if after := s.info(s.server); after.Snd_cwnd < window {
 		t.Errorf("the window is %d segments, want %d at least", after.Snd_cwnd, window)
