@@ -455,5 +455,5 @@ func (h *host) clean(what string) {
 		}
 	}()
 	// The kernel frees them when every task has been off its processor, which a task that waits behind one of the lab's machines is late with.
-	h.eventually(30*time.Second, what+": no program of plait's is left", func() bool { return len(h.programs()) == 0 })
+	h.eventually(2*time.Minute, what+": no program of plait's is left", func() bool { return len(h.programs()) == 0 })
 }
