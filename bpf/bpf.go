@@ -21,7 +21,7 @@ import (
 const Name = "plait"
 
 // Load returns the programs that fit the running kernel. cong_control has one form up to Linux 6.9 and another from 6.10 on,
-// cwnd_event_tx_start exists from 7.1 on, and registration by link from 6.4 on: linked says whether the caller must attach the map
+// cwnd_event_tx_start exists from 7.1 on, do_tcp_sendpages up to 6.4, and registration by link from 6.4 on: linked says whether the caller must attach the map
 // "plait", or whether loading it has registered it already.
 func Load() (spec *ebpf.CollectionSpec, linked bool, err error) {
 	kernel, err := btf.LoadKernelSpec()
@@ -36,7 +36,10 @@ func Load() (spec *ebpf.CollectionSpec, linked bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	linked = hasStructOpsLink(kernel)
+	if !hasFunction(kernel, "do_tcp_sendpages") {
+		delete(spec.Programs, "plait_sendpages")
+	}
+	linked = hasFunction(kernel, "bpf_struct_ops_link_create") // which makes BPF links to struct_ops maps
 	if !linked {
 		spec.Maps[Name].Flags = 0
 	}
@@ -76,10 +79,10 @@ func operation(ops *btf.Struct, name string) *btf.FuncProto {
 	return nil
 }
 
-// hasStructOpsLink probes for BPF links to struct_ops maps by the kernel function that makes them.
-func hasStructOpsLink(kernel *btf.Spec) bool {
+// hasFunction says whether the kernel has a function of this name.
+func hasFunction(kernel *btf.Spec, name string) bool {
 	var f *btf.Func
-	return kernel.TypeByName("bpf_struct_ops_link_create", &f) == nil
+	return kernel.TypeByName(name, &f) == nil
 }
 
 // The types shared with the C side (abi.h), under the names the rest of plait uses.

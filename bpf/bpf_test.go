@@ -29,7 +29,7 @@ func TestSocketMemory(t *testing.T) {
 			t.Errorf("the object has no map %s", name)
 		}
 	}
-	for _, name := range []string{"plait_cong_control", "plait_cong_control_flag", "plait_cwnd_event_tx_start", "plait_release", "plait_sockops", "plait_sockets", "plait_sendmsg", "plait_acked"} {
+	for _, name := range []string{"plait_cong_control", "plait_cong_control_flag", "plait_cwnd_event_tx_start", "plait_release", "plait_sockops", "plait_sockets", "plait_sendmsg", "plait_sendpages", "plait_acked"} {
 		if spec.Programs[name] == nil {
 			t.Errorf("the object has no program %s", name)
 		}

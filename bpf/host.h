@@ -120,18 +120,32 @@ static __always_inline bool stays_on_default(const struct tcp_sock *tp)
 	return true;
 }
 
-SEC("fentry/tcp_sendmsg_locked")
-int BPF_PROG(plait_sendmsg, struct sock *sk, const void *message, __u64 size)
+/* An application writes so much to a connection that plait does not control. */
+static __always_inline void written(struct sock *sk, __u64 size)
 {
 	/* a cast alone would leave it a struct sock to the verifier */
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct plait_sock *s;
 
 	if (!tp || !size || tp->write_seq != tp->snd_una) /* of nothing there is no acknowledgement */
-		return 0;
+		return;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
 	if (s && s->kind > SOCK_MANAGED && !s->burst_start_us)
 		burst_begins(tp, s, bpf_ktime_get_ns() / 1000);
+}
+
+SEC("fentry/tcp_sendmsg_locked")
+int BPF_PROG(plait_sendmsg, struct sock *sk, const void *message, __u64 size)
+{
+	written(sk, size);
+	return 0;
+}
+
+/* Until Linux 6.4 pages have a way of their own: those of files (sendfile, splice), and all of kTLS. The daemon loads it where the kernel has that. */
+SEC("fentry/do_tcp_sendpages")
+int BPF_PROG(plait_sendpages, struct sock *sk, const void *page, int offset, __u64 size)
+{
+	written(sk, size);
 	return 0;
 }
 

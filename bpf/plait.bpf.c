@@ -5,7 +5,7 @@
  * packet after an idle time, and with the first ACK of every round trip.
  *
  * Hooks: struct tcp_congestion_ops (here), cgroup/sock_ops (sockops.h), the iterator over TCP sockets and the entry of
- * tcp_sendmsg_locked (host.h). Loaded by the daemon, which is the only writer of the maps.
+ * tcp_sendmsg_locked and others (host.h). Loaded by the daemon, which is the only writer of the maps.
  */
 #include "algorithm.h"
 #include "gate.h"

@@ -167,6 +167,7 @@ const (
 	PlaitProgPlaitPktsAcked        = "plait_pkts_acked"
 	PlaitProgPlaitRelease          = "plait_release"
 	PlaitProgPlaitSendmsg          = "plait_sendmsg"
+	PlaitProgPlaitSendpages        = "plait_sendpages"
 	PlaitProgPlaitSetState         = "plait_set_state"
 	PlaitProgPlaitSndbufExpand     = "plait_sndbuf_expand"
 	PlaitProgPlaitSockets          = "plait_sockets"
@@ -233,6 +234,7 @@ type PlaitProgramSpecs struct {
 	PlaitPktsAcked        *ebpf.ProgramSpec `ebpf:"plait_pkts_acked"`
 	PlaitRelease          *ebpf.ProgramSpec `ebpf:"plait_release"`
 	PlaitSendmsg          *ebpf.ProgramSpec `ebpf:"plait_sendmsg"`
+	PlaitSendpages        *ebpf.ProgramSpec `ebpf:"plait_sendpages"`
 	PlaitSetState         *ebpf.ProgramSpec `ebpf:"plait_set_state"`
 	PlaitSndbufExpand     *ebpf.ProgramSpec `ebpf:"plait_sndbuf_expand"`
 	PlaitSockets          *ebpf.ProgramSpec `ebpf:"plait_sockets"`
@@ -348,6 +350,7 @@ type PlaitPrograms struct {
 	PlaitPktsAcked        *ebpf.Program `ebpf:"plait_pkts_acked"`
 	PlaitRelease          *ebpf.Program `ebpf:"plait_release"`
 	PlaitSendmsg          *ebpf.Program `ebpf:"plait_sendmsg"`
+	PlaitSendpages        *ebpf.Program `ebpf:"plait_sendpages"`
 	PlaitSetState         *ebpf.Program `ebpf:"plait_set_state"`
 	PlaitSndbufExpand     *ebpf.Program `ebpf:"plait_sndbuf_expand"`
 	PlaitSockets          *ebpf.Program `ebpf:"plait_sockets"`
@@ -368,6 +371,7 @@ func (p *PlaitPrograms) Close() error {
 		p.PlaitPktsAcked,
 		p.PlaitRelease,
 		p.PlaitSendmsg,
+		p.PlaitSendpages,
 		p.PlaitSetState,
 		p.PlaitSndbufExpand,
 		p.PlaitSockets,

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"plait.dev/plait/internal/rung"
@@ -45,7 +48,36 @@ func TestHeldOutChoosesLater(t *testing.T) {
 	}
 }
 
+// What a held-out connection sends from a file (sendfile, splice; kTLS sends so, too) is a burst as any.
+func TestHeldOutSendsFile(t *testing.T) {
+	rung.Netns(t)
+	mayTrace(t)
+	h := newHost(t)
+	p := h.up("  holdout_percent: 100")
+	c := h.connect(0, "")
+	const bursts, bytes = 20, 10000
+	path := filepath.Join(h.dir, "file")
+	h.must(os.WriteFile(path, pattern[:bytes], 0o600))
+	for range bursts {
+		f, err := os.Open(path)
+		h.must(err)
+		_, err = io.Copy(c.server, f)
+		h.must(err)
+		f.Close()
+		h.must(receive(c.client, 0, bytes))
+		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+	}
+	if n := h.heldOut(p); n < bursts-5 {
+		t.Errorf("%d bursts are held out, want %d", n, bursts)
+	}
+}
+
 // Not every host lets anybody put programs at the entry of its kernel's functions; the lab's guest does.
 func TestHeldOutInGuest(t *testing.T) {
 	rung.Guest(t, "6.12", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^Test(HeldOutBursts|HeldOutChoosesLater|NothingIsNoBurst)$'")
+}
+
+// Before Linux 6.5 files have a way of their own.
+func TestHeldOutSendsFileInGuest(t *testing.T) {
+	rung.Guest(t, "6.1", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^TestHeldOut(SendsFile|Bursts)$'")
 }

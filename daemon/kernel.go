@@ -97,6 +97,9 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 	}()
 	if k.tracing == nil {
 		for _, name := range tracing {
+			if k.Programs[name] == nil { // the kernel has no such function
+				continue
+			}
 			if err := k.attach("tracing")(link.AttachTracing(link.TracingOptions{Program: k.Programs[name]})); err != nil {
 				return nil, err
 			}
@@ -126,7 +129,7 @@ func registered() bool {
 }
 
 // tracing are the programs at the entry of kernel functions: they time the bursts of connections that plait does not control.
-var tracing = []string{"plait_sendmsg", "plait_acked"}
+var tracing = []string{"plait_sendmsg", "plait_sendpages", "plait_acked"}
 
 // probeTracing tries whether programs may be put at the entry of kernel functions.
 func probeTracing() error {
@@ -136,7 +139,9 @@ func probeTracing() error {
 	}
 	probe := &ebpf.CollectionSpec{Maps: spec.Maps, Programs: map[string]*ebpf.ProgramSpec{}, Types: spec.Types, ByteOrder: spec.ByteOrder, Variables: spec.Variables}
 	for _, name := range tracing {
-		probe.Programs[name] = spec.Programs[name]
+		if p := spec.Programs[name]; p != nil {
+			probe.Programs[name] = p
+		}
 	}
 	delete(probe.Maps, bpf.Name)
 	c, err := ebpf.NewCollection(probe)
