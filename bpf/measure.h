@@ -234,7 +234,9 @@ static __always_inline void measure_train(const struct tcp_sock *tp, struct plai
 
 static __always_inline bool held_back(const struct tcp_sock *tp, const struct plait_sock *s, const struct rate_sample *rs)
 {
-	return rs->acked_sacked <= 1 && !tp->sacked_out && rs->prior_in_flight <= HELD_PACKETS && s->last_rtt_us && (__u32)rs->rtt_us > s->last_rtt_us + HELD_MIN_US;
+	__u32 usual_us = max(s->last_rtt_us, min_rtt_us(s)); /* where all are acknowledged one by one the least has aged when the path has become longer */
+
+	return rs->acked_sacked <= 1 && !tp->sacked_out && rs->prior_in_flight <= HELD_PACKETS && s->last_rtt_us && (__u32)rs->rtt_us > usual_us + HELD_MIN_US;
 }
 
 /* On every ACK. */

@@ -113,3 +113,36 @@ func TestACKHeldBack(t *testing.T) {
 	pass.Store(1 << 30)
 	s.settles()
 }
+
+// Where each segment is acknowledged by itself, a path that has become longer is no ACK held back for ever: a loss would be said to have met a queue shorter than none.
+func TestLongerPathWithSingleSegments(t *testing.T) {
+	var longer atomic.Bool
+	s := newSwitching(t, "cubic", func(_ uint32, late func()) bool {
+		if longer.Load() {
+			late()
+		}
+		return longer.Load()
+	})
+	sends := func(n int) {
+		for range n {
+			s.must(send(s.server, 0, 1000))
+			s.settles()
+		}
+	}
+	sends(4)
+	longer.Store(true)
+	sends(16) // after which the least round trip of before is forgotten
+	var last, least uint64
+	for range 24 {
+		sends(1)
+		st := s.state()
+		last, least = st.get("plait_sock", "last_rtt_us"), st.get("plait_sock", "min_rtt_us")
+		if past := st.get("plait_sock", "min_rtt_past_us"); least == 0 || (past > 0 && past < least) {
+			least = past
+		}
+		if last >= least {
+			return
+		}
+	}
+	t.Errorf("the last round trip counts as one of %d us, the least as one of %d", last, least)
+}
