@@ -137,6 +137,15 @@ static __always_inline bool is_due(struct __sk_buff *skb, const struct segment *
 }
 
 /*
+ * Whether a packet is one to copy: by its own link, not by what that lies on (of a VLAN or bridge), where a native ACK that had to wait comes by itself; and with no more headers than
+ * the sender takes (copy_heard()).
+ */
+static __always_inline bool is_copied(const struct __sk_buff *skb, const struct segment *seg, const struct plait_ack_route *r)
+{
+	return skb->ifindex == r->slow && r->slow != r->ifindex && seg->options == (skb->protocol == bpf_htons(ETH_P_IP) ? 40 : 60);
+}
+
+/*
  * The native ACK goes as a clone, whose way is known already; the packet itself becomes the copy, for which the kernel looks up the neighbour. It takes an Ethernet header
  * off (__bpf_redirect_neigh in net/core/filter.c) and drops what has none: links like PPP, LTE and tunnels send without one.
  */
@@ -154,7 +163,7 @@ int plait_ack_sent(struct __sk_buff *skb)
 		return TCX_NEXT;
 	r = bpf_map_lookup_elem(&plait_ack_routes, &seg.key);
 	sending = bpf_map_lookup_elem(&plait_ack_sending, &zero);
-	if (!r || !sending || *sending || r->ifindex == skb->ifindex || !(kind = ack_kind(skb, &seg, &tsval)) || !is_due(skb, &seg, r, kind))
+	if (!r || !sending || *sending || !is_copied(skb, &seg, r) || !(kind = ack_kind(skb, &seg, &tsval)) || !is_due(skb, &seg, r, kind))
 		return TCX_NEXT;
 	network = network_offset(skb);
 	if (network && network != ETHERNET_BYTES)

@@ -28,6 +28,7 @@ struct plait_ack_route {
 	__u8 destination[16];
 	__u8 next_hop[16]; /* on the quick link: a gateway, or the destination itself */
 	__u32 ifindex;	   /* of the quick link */
+	__u32 slow;	   /* of the link by which the ACKs themselves leave */
 	__u32 token;
 	__u16 source_port;
 	__u16 destination_port;
@@ -35,6 +36,7 @@ struct plait_ack_route {
 	__u8 sender_id;
 	__u8 rests; /* 1: the sender has no use for copies now; a few keep its measurement of them */
 	__u8 useful; /* 1: it had, since the flow was woken last */
+	__u32 pad;
 };
 
 /* How a copy tells which socket it is for, and where it must come from: whoever sends from another address has no part in it. */

@@ -61,6 +61,7 @@ type AcksPlaitAckRoute struct {
 	Destination     [16]uint8
 	NextHop         [16]uint8
 	Ifindex         uint32
+	Slow            uint32
 	Token           uint32
 	SourcePort      uint16
 	DestinationPort uint16
@@ -68,6 +69,7 @@ type AcksPlaitAckRoute struct {
 	SenderId        uint8
 	Rests           uint8
 	Useful          uint8
+	Pad             uint32
 }
 
 // Names of all BPF objects in the ELF.

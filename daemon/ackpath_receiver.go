@@ -244,7 +244,7 @@ func (r *ackReceiver) act(now time.Time) error {
 			continue
 		}
 		w, socket := r.ways[f.quick], r.sockets[f.quick.helloKey]
-		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link),
+		to := bpf.AckRoute{Source: f.quick.source.As16(), Destination: f.quick.server.As16(), NextHop: w.link.nextHop.As16(), Ifindex: uint32(f.quick.link), Slow: uint32(f.slow.link),
 			Token: f.name.Token, Id: f.name.ID, SenderId: f.name.SenderID, SourcePort: socket.LocalAddr().(*net.UDPAddr).AddrPort().Port(), DestinationPort: r.port}
 		if f.decision.Rest {
 			to.Rests = 1

@@ -310,7 +310,7 @@ func TestAckReceiver(t *testing.T) {
 	r.look(time.Now())
 	key := flowKey((*flows)[0].Ends())
 	want := bpf.AckRoute{Source: netip.MustParseAddr("10.0.1.1").As16(), Destination: netip.MustParseAddr("127.0.0.1").As16(), NextHop: netip.MustParseAddr("10.0.0.254").As16(),
-		Ifindex: 3, Token: 9, SenderId: 97, DestinationPort: r.port, SourcePort: k.routes[key].SourcePort}
+		Ifindex: 3, Slow: 2, Token: 9, SenderId: 97, DestinationPort: r.port, SourcePort: k.routes[key].SourcePort}
 	if len(k.routes) != 1 || k.routes[key] != want || want.SourcePort == 0 || !maps.Equal(k.sent, map[int]bool{2: true}) {
 		t.Fatalf("copied are %+v at interfaces %v, want %+v at 2", k.routes, k.sent, want)
 	}

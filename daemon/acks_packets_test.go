@@ -253,7 +253,8 @@ func newAckPair(h, far *host, families string) *ackPair {
 	h.Cleanup(func() { h.must(programs.watchSent(nil)) })
 	far.hook("slow", a.sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
 	far.hook("quick", a.sender.Programs[bpf.AcksProgPlaitAckHeard], ebpf.AttachTCXIngress)
-	var quick *net.Interface
+	var slow, quick *net.Interface
+	h.in(func() (err error) { slow, err = net.InterfaceByName("slow"); return err })
 	h.in(func() (err error) { quick, err = net.InterfaceByName("quick"); return err })
 
 	var listener net.Listener
@@ -273,7 +274,7 @@ func newAckPair(h, far *host, families string) *ackPair {
 	}
 	a.there, a.here = key(a.conn), key(a.served)
 	h.must(a.receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(a.there, &bpf.AckRoute{
-		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick.Index),
+		Source: address(1, 1).As16(), Destination: address(1, 2).As16(), NextHop: address(1, 2).As16(), Ifindex: uint32(quick.Index), Slow: uint32(slow.Index),
 		Token: 5, SourcePort: 40000, DestinationPort: testAckPort, Id: 1, SenderId: 2,
 	}))
 	h.must(a.sender.Maps[bpf.AcksMapPlaitAckNames].Put(bpf.AckName{From: address(1, 1).As16(), Token: 5, Id: 1, SenderId: 2}, a.here))
