@@ -65,7 +65,7 @@ func TestHeldOutSendsFile(t *testing.T) {
 		h.must(err)
 		f.Close()
 		h.must(receive(c.client, 0, bytes))
-		time.Sleep(5 * time.Millisecond) // until it is acknowledged
+		h.acknowledged(c.server)
 	}
 	if n := h.heldOut(p); n < bursts-5 {
 		t.Errorf("%d bursts are held out, want %d", n, bursts)
