@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
 )
 
@@ -52,6 +54,16 @@ func TestTimeNamespace(t *testing.T) {
 	}
 }
 
+// setForward returns a time as one has it that was taken before the clock was set.
+func setForward(at time.Time, forward time.Duration) time.Time {
+	(*struct {
+		wall uint64
+		ext  int64 // the monotonic clock's; time.Time has both
+		loc  *time.Location
+	})(unsafe.Pointer(&at)).ext += int64(forward)
+	return at.Add(-forward) // the same by the monotonic clock
+}
+
 // The clock is set while something lasts: how long it has lasted does not change.
 func TestByClock(t *testing.T) {
 	now := time.Now()
@@ -62,15 +74,18 @@ func TestByClock(t *testing.T) {
 		t.Errorf("got %v for never", got)
 	}
 	for _, forward := range []time.Duration{time.Hour, -24 * time.Hour} {
-		began := now.Add(-time.Minute)
-		(*struct {
-			wall uint64
-			ext  int64 // the monotonic clock's; time.Time has both
-			loc  *time.Location
-		})(unsafe.Pointer(&began)).ext += int64(forward)
-		began = began.Add(-forward) // a minute ago by the monotonic clock
-		if shown := byClock(began, now).Round(0); now.Round(0).Sub(shown) != time.Minute {
+		if shown := byClock(setForward(now.Add(-time.Minute), forward), now).Round(0); now.Round(0).Sub(shown) != time.Minute {
 			t.Errorf("set by %v: got %v, want %v", forward, shown, now.Add(-time.Minute))
 		}
+	}
+}
+
+// A destination was given back before the clock was set: when that was is said by the clock as it is now.
+func TestGivenBackByClock(t *testing.T) {
+	prefix, at := netip.MustParsePrefix("192.0.2.0/24"), time.Now().Add(-time.Minute)
+	to := destination{prefix, "bursts"}
+	d := &Daemon{policies: []policy{{name: "bursts", lever: Lever{Mode: On}}}, reverted: map[destination]PrefixStatus{to: {RevertedAt: setForward(at, 24*time.Hour)}}}
+	if got, want := d.unmanaged(bpf.Answer{InCgroup: 1}, netip.MustParseAddr("192.0.2.9")), "is given back since "+at.Format(time.RFC3339); !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
 	}
 }

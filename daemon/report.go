@@ -53,6 +53,7 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 		return nil, err
 	}
 	for _, p := range d.reverted {
+		p.RevertedAt = byClock(p.RevertedAt, time.Now())
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b PrefixStatus) int {

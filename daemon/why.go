@@ -60,7 +60,7 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 		return "switched off: mode is off for connections no rule is for"
 	case reverted && a.Kind != kindManaged:
 		return fmt.Sprintf("%s is given back since %s: bursts took %.2f times as long with policy %s as on the system's default",
-			prefix, back.RevertedAt.Format(time.RFC3339), back.Difference.Ratio, under(p))
+			prefix, byClock(back.RevertedAt, time.Now()).Format(time.RFC3339), back.Difference.Ratio, under(p))
 	case a.Kind == kindHoldout && a.Name != d.kernel.control.Fallback:
 		return "held out until its application chose that, or the system's default was changed: its bursts are no longer compared"
 	case a.Kind == kindHoldout:
