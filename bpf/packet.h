@@ -7,7 +7,9 @@
 #include "flows.h"
 
 enum { ETH_P_IP = 0x0800, ETH_P_IPV6 = 0x86DD };
-enum { IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_IPV6 = 41, IPPROTO_ROUTING = 43 };
+enum { IPPROTO_HOPOPTS = 0, IPPROTO_IPIP = 4, IPPROTO_TCP = 6, IPPROTO_IPV6 = 41, IPPROTO_ROUTING = 43, IPPROTO_NONE = 59 };
+
+enum { HOPOPTS_BYTES = 8 }; /* with the length of a jumbogram and nothing else (RFC 2675) */
 
 struct ipv4_header {
 	__u8 version_ihl;
@@ -99,60 +101,83 @@ static __always_inline bool is_mapped(const __u8 *address)
 	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
 }
 
-/* Whether the packet is a TCP segment; local is this host's end of it. */
+/* What the packet carries, and where that begins: itself, or what is inside SRv6. */
+static __always_inline __u8 carried(struct __sk_buff *skb, __u32 network, __u32 *offset)
+{
+	struct ipv6_header outer;
+	const struct ipv6_header *ip6;
+	__u8 copy[2];
+	const __u8 *routing;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return IPPROTO_IPIP;
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || !(ip6 = at(skb, network, 0, &outer, sizeof(outer))))
+		return IPPROTO_NONE;
+	if (ip6->next_header == IPPROTO_TCP || ip6->next_header == IPPROTO_HOPOPTS)
+		return IPPROTO_IPV6;
+	*offset = sizeof(*ip6);
+	if (ip6->next_header != IPPROTO_ROUTING)
+		return ip6->next_header;
+	if (!(routing = at(skb, network, *offset, copy, sizeof(copy))))
+		return IPPROTO_NONE;
+	*offset += (routing[1] + 1) * 8;
+	return routing[0];
+}
+
+/*
+ * Whether the packet is a TCP segment; local is this host's end of it. One of more than 64 KB (BIG TCP) says that it has none, and in IPv6, with
+ * some kernels, has the header of a jumbogram: the kernel knows.
+ */
 static __always_inline bool parse(struct __sk_buff *skb, struct segment *seg, bool outgoing)
 {
 	__u8 *source = outgoing ? seg->key.local : seg->key.remote, *destination = outgoing ? seg->key.remote : seg->key.local;
-	__u32 network = network_offset(skb), offset = 0, next = IPPROTO_IPV6;
+	__u32 network = network_offset(skb), offset = 0;
 	union {
 		struct ipv4_header ip4;
 		struct ipv6_header ip6;
 		struct tcp_header tcp;
-		__u8 routing[2];
+		__u8 extension[2];
 	} copy;
 	const struct ipv6_header *ip6;
 	const struct ipv4_header *ip4;
 	const struct tcp_header *tcp;
-	const __u8 *routing;
+	const __u8 *extension;
 	__s32 length;
+	__u8 next;
 
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		next = IPPROTO_IPIP;
-	} else {
-		if (skb->protocol != bpf_htons(ETH_P_IPV6) || !(ip6 = at(skb, network, 0, &copy, sizeof(*ip6))))
-			return false;
-		if (ip6->next_header != IPPROTO_TCP) {
-			next = ip6->next_header;
-			offset = sizeof(*ip6);
-		}
-		if (next == IPPROTO_ROUTING) {
-			routing = at(skb, network, offset, &copy, sizeof(copy.routing));
-			if (!routing)
-				return false;
-			next = routing[0];
-			offset += (routing[1] + 1) * 8;
-		}
-	}
+	next = carried(skb, network, &offset);
 	if (next == IPPROTO_IPV6) {
 		ip6 = at(skb, network, offset, &copy, sizeof(*ip6));
-		if (!ip6 || ip6->next_header != IPPROTO_TCP)
+		if (!ip6)
 			return false;
 		__builtin_memcpy(source, ip6->source, 16);
 		__builtin_memcpy(destination, ip6->destination, 16);
 		length = bpf_ntohs(ip6->payload_length);
+		next = ip6->next_header;
 		offset += sizeof(*ip6);
+		if (next == IPPROTO_HOPOPTS && !length) {
+			extension = at(skb, network, offset, &copy, sizeof(copy.extension));
+			if (!extension || extension[1])
+				return false;
+			next = extension[0];
+			offset += HOPOPTS_BYTES;
+		}
+		if (next != IPPROTO_TCP)
+			return false;
+		if (!length)
+			length = skb->len - network - offset;
 	} else {
 		if (next != IPPROTO_IPIP || !(ip4 = at(skb, network, offset, &copy, sizeof(*ip4))) || ip4->protocol != IPPROTO_TCP ||
 		    ip4->fragment & bpf_htons(0x1fff))
 			return false;
 		mapped(source, ip4->source);
 		mapped(destination, ip4->destination);
-		length = bpf_ntohs(ip4->total_length) - (ip4->version_ihl & 15) * 4;
 		offset += (ip4->version_ihl & 15) * 4;
+		length = ip4->total_length ? bpf_ntohs(ip4->total_length) - (ip4->version_ihl & 15) * 4 : skb->len - network - offset;
 	}
 	tcp = at(skb, network, offset, &copy, sizeof(*tcp));
 	if (!tcp || length < (tcp->offset >> 4) * 4)
-		return false; /* a jumbogram (BIG TCP) tells its length elsewhere */
+		return false;
 	seg->key.local_port = bpf_ntohs(outgoing ? tcp->source : tcp->destination);
 	seg->key.remote_port = bpf_ntohs(outgoing ? tcp->destination : tcp->source);
 	seg->sequence = bpf_ntohl(tcp->sequence);

@@ -51,6 +51,7 @@ type packet struct {
 	udp                    bool
 	fragment               uint16 // bytes before it, of IPv4
 	options                string // of TCP; empty: 12 bytes
+	big                    bool   // its headers say what those of more than 64 KB do
 }
 
 // bytes of the packet; its checksums are not right, for nobody looks at them.
@@ -72,6 +73,9 @@ func (p packet) bytes() []byte {
 	if p.from.Addr().Is4() {
 		inside = protocolIPv4
 		order.PutUint16(data[6:], p.fragment/8)
+	}
+	if p.big {
+		data = jumbogram(data)
 	}
 	sid, router := netip.MustParseAddr("2001:db8:f1:1::"), netip.MustParseAddr("2001:db8:1::10")
 	segments := map[string]int{srv6: 1, srv6Two: 2}[p.way]
@@ -97,12 +101,6 @@ func ipv6(from, to netip.Addr, protocol byte, data []byte) []byte {
 	copy(header[8:], from.AsSlice())
 	copy(header[24:], to.AsSlice())
 	return append(header, data...)
-}
-
-// back is a packet of the other direction.
-func (p packet) back() packet {
-	p.from, p.to = p.to, p.from
-	return p
 }
 
 func (p packet) key() bpf.FlowKey {
@@ -200,12 +198,13 @@ func TestFlowPacketsData(t *testing.T) {
 				flags   byte
 				payload int
 				heard   bool
-			}{{flagACK, 0, true}, {flagACK, 1, false}, {flagFIN | flagACK, 0, false}, {flagSYN | flagACK, 0, false}} {
-				flow.way, flow.acknowledged, flow.flags, flow.payload = way, 1000, c.flags, c.payload
+				big     bool
+			}{{flagACK, 0, true, false}, {flagACK, 1, false, false}, {flagFIN | flagACK, 0, false, false}, {flagSYN | flagACK, 0, false, false}, {flagACK, 0, true, true}, {flagACK, 1, false, true}} {
+				flow.way, flow.acknowledged, flow.flags, flow.payload, flow.big = way, 1000, c.flags, c.payload, c.big
 				f.know(t, flow)
 				f.run(t, bpf.FlowsProgPlaitFlowHeard, flow.back().bytes())
 				if s, _ := f.known(flow); (s.HeardAtNs != 0) != c.heard {
-					t.Errorf("%v, %s, the same ACK with flags %d and %d bytes: heard at %d", flow.from, way, c.flags, c.payload, s.HeardAtNs)
+					t.Errorf("%v, %s, the same ACK with flags %d and %d bytes, big: %v: heard at %d", flow.from, way, c.flags, c.payload, c.big, s.HeardAtNs)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -455,4 +456,45 @@ func TestFlowsBehindAnother(t *testing.T) {
 			h.hears(f, c)
 		})
 	}
+}
+
+// back is a packet of the other direction.
+func (p packet) back() packet {
+	p.from, p.to = p.to, p.from
+	return p
+}
+
+// jumbogram is a packet as Linux has it in memory where it is too long for its header: IPv4 has no length then, IPv6 one in a header of its own (RFC 2675).
+func jumbogram(data []byte) []byte {
+	if data[0]>>4 == 4 {
+		data[2], data[3] = 0, 0
+		return data
+	}
+	hops := []byte{data[6], 0, 0xc2, 4, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(hops[4:], uint32(len(data)-40+len(hops)))
+	data[4], data[5], data[6] = 0, 0, 0
+	return slices.Insert(data, 40, hops...)
+}
+
+// Segments of more than 64 KB, which hosts with quick cards send (BIG TCP), count as others do.
+func TestFlowOfBigSegments(t *testing.T) {
+	h := newNamespace(t)
+	peer := h.tunnel(plain, "mtu 1500")
+	h.ip("-n " + h.ns + " link set net0 gso_max_size 180000")
+	f := h.watches("net0", flow6.from.Addr())
+	c, err := h.connectTo(flow6.from.Addr().String(), 0, peer, "")
+	h.must(err)
+	defer c.close()
+	const bytes = 8 << 20
+	total := uint64(0)
+	h.eventually(time.Minute, "segments of more than 64 KB leave", func() bool {
+		before := h.counter("Ip6OutRequests")
+		h.must(transfer(c, bytes))
+		total += bytes
+		return h.counter("Ip6OutRequests")-before < bytes/(64<<10)
+	})
+	h.eventually(5*time.Second, "all is counted as acknowledged", func() bool {
+		s, _ := f.stats(endsOfServer(c))
+		return s.AckedBytes == total && s.SentSegments >= uint32(total/1500)
+	})
 }
