@@ -138,25 +138,27 @@ func TestSwitchToHyblaInLoss(t *testing.T) {
 
 // A recovery that turns out to have been for nothing before it is over leaves the window of before.
 func TestWestwoodUndoes(t *testing.T) {
-	const victim, window = 100, 40 // of the flight before it is in
+	const first, window = 100, 40 // of the flight before it is in
 	var packets int
 	var held uint32
+	var heldAt time.Time
 	found := false
 	repeated := make(chan struct{})
 	s := newSwitching(t, "westwood", func(sequence uint32, late func()) bool {
 		packets++
 		switch {
-		case packets > victim && sequence == held && !found:
+		case found || packets < first:
+		case !heldAt.IsZero() && sequence == held:
 			found = true
 			close(repeated)
-		case packets%victim == 0 && !found: // on a busy machine what is behind one may be too little, or too late, to have it repeated before it comes
-			held = sequence
+		case time.Since(heldAt) > time.Second: // the one before has come by now, and was not repeated: on a busy machine what is behind it may come too late for that
+			held, heldAt = sequence, time.Now()
 			late()
 			return true
 		}
 		return false
 	})
-	go func() { _ = send(s.server, 0, 4<<20) }()
+	go func() { _ = send(s.server, 0, 1<<30) }()
 	select {
 	case <-repeated:
 	case <-time.After(time.Minute):
