@@ -74,10 +74,10 @@ func TestUpgrade(t *testing.T) {
 			if c := h.status(p).Counters; c["attached"] != 6 || c["refused"] != 0 || c["fell_back"] != 0 {
 				t.Errorf("counters %v, want both ends of 3 connections attached, and no trouble", c)
 			}
-			names := h.programs()
-			if once := slices.Compact(slices.Sorted(slices.Values(names))); len(once) != len(names) {
-				t.Errorf("programs in the kernel are %v, want each once", names)
-			}
+			h.eventually(2*time.Minute, "each program is in the kernel once", func() bool { // which frees the old ones late, as clean() says
+				names := h.programs()
+				return len(slices.Compact(slices.Sorted(slices.Values(names)))) == len(names)
+			})
 			_, err := p.Stop(t.Context())
 			h.must(err)
 			h.clean("after down")
