@@ -48,8 +48,15 @@ const fresh = 10 * time.Millisecond
 
 // stall is what the stalled flows of an exit say.
 type stall struct {
-	at   time.Time // when the first one was found
-	long bool      // one has been silent for so long that an idle exit counts as well
+	at     time.Time // when the first one was found
+	silent time.Time // since when that one was
+	long   bool      // one has been silent for so long that an idle exit counts as well
+}
+
+// doubts says whether another flow of the exit has been heard since the stalled one fell silent, and not longer ago than that one was waited for: the exit was alive by then, and the other will be heard again, or stall too.
+// A line of the client's own that loses much silences one flow of many now and then.
+func (s stall) doubts(f Flow, now time.Time) bool {
+	return f.Heard.After(s.silent) && now.Sub(f.Heard) < s.at.Sub(s.silent)
 }
 
 func stalls(flows []Flow, now time.Time) map[string]stall {
@@ -60,7 +67,7 @@ func stalls(flows []Flow, now time.Time) map[string]stall {
 		}
 		s, ok := out[f.Exit]
 		if !ok || f.Stalled.Before(s.at) {
-			s.at = f.Stalled
+			s.at, s.silent = f.Stalled, f.Silent
 		}
 		s.long = s.long || now.Sub(f.Silent) >= max(leastIdle, 3*f.Stalled.Sub(f.Silent))
 		out[f.Exit] = s
@@ -100,21 +107,21 @@ func stuck(flows []Flow) (out []int) {
 // Judge looks at the flows of one connection. The client's other flows can show that an exit is well. Where all are silent alike, it is not the exits.
 func Judge(flows, others []Flow, now time.Time) (v Verdict) {
 	v.Stuck = stuck(flows)
-	failing, well := stalls(flows, now), map[string]bool{}
-	for _, f := range others {
-		if s, stalls := failing[f.Exit]; stalls && f.Heard.After(s.at) {
-			well[f.Exit] = true
-		}
-	}
-	for _, f := range flows {
+	failing, well, doubted := stalls(flows, now), map[string]bool{}, map[string]bool{}
+	for i, f := range slices.Concat(flows, others) {
 		s, stalls := failing[f.Exit]
 		switch {
 		case !stalls || !f.Stalled.IsZero():
 		case f.Heard.After(s.at):
 			well[f.Exit] = true
-		case !f.Silent.IsZero():
+		case s.doubts(f, now) || i < len(flows) && !f.Silent.IsZero():
+			doubted[f.Exit] = true
+		}
+	}
+	for exit := range doubted {
+		if !well[exit] {
 			v.Unsure = true
-			delete(failing, f.Exit)
+			delete(failing, exit)
 		}
 	}
 	last, long := time.Time{}, true

@@ -92,11 +92,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Another connection of the client shows that an exit is well, by what was heard after the stall.
+// Another connection of the client shows that an exit is well, by what was heard after the stall. By what was heard since the silence it shows that the exit was alive then: as long again nothing is decided.
 func TestJudgeByOthers(t *testing.T) {
-	for kind, failed := range map[string]bool{"a heard": false, "a idle": true, "a stalled": true, "b heard": true} {
-		if v := Judge(flowsAt("a stalled", "b heard"), flowsAt(kind), time.Unix(10, 0)); len(v.Exits) > 0 != failed {
-			t.Errorf("with %q beside it: %+v", kind, v)
+	for _, c := range []struct {
+		kind  string
+		later int // ms after the stall
+		want  bool
+	}{{"a heard", 0, false}, {"a idle", 0, true}, {"a stalled", 0, true}, {"b heard", 0, true}, {"a waiting", 0, false}, {"a waiting", 15, false}, {"a waiting", 16, true}, {"b waiting", 0, true}} {
+		now := time.Unix(10, 0).Add(time.Duration(c.later) * time.Millisecond)
+		flows := flowsAt("a stalled", "b heard")
+		flows[1].Heard = now
+		if v := Judge(flows, flowsAt(c.kind), now); len(v.Exits) > 0 != c.want {
+			t.Errorf("with %q beside it, %d ms after the stall: %+v", c.kind, c.later, v)
 		}
 	}
 }
