@@ -32,7 +32,7 @@
 #define SLOW_NS (30 * NSEC_PER_MSEC)
 /* While it is, this is said again: after so long at first, then after twice as long each time. */
 #define SLOW_AGAIN_NS (200 * NSEC_PER_MSEC)
-/* Data that has waited to be sent for so long needs the flow, slow as it is. */
+/* Data that has waited to be sent for so long needs the flow, slow as it is. Where some has always waited for so long, the path is the limit. */
 #define NEEDS_NS (500 * NSEC_PER_MSEC)
 
 /* Data of an MPTCP connection, by its sequence numbers. */
@@ -158,7 +158,8 @@ static __always_inline bool alive(const struct plait_flow_stats *s)
 
 /*
  * The same for a flow that holds its connection up: it has the next byte that the peer expects of all its subflows, and the peer has said so, on any of them, later than an answer to that byte was due, if it was not lost.
- * A second look must find the same: after a pause of the client's radio answers come by the shortest way first. Not where TCP's own timer is as soon.
+ * A second look must find the same: after a pause of the client's radio answers come by the shortest way first. Not where TCP's own timer is as soon. Nor where the path is the limit, as in a download: all that the connection
+ * has sent since would be sent again, which takes as long as the byte has been missing.
  */
 static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct flow *f, __u64 now)
 {
@@ -166,7 +167,7 @@ static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct flow 
 	__u64 rtt = s->srtt_us * NSEC_PER_USEC, patience = held_patience_ns(s), first = s->first_at_ns, due, answer = first + rtt + rtt / 2;
 	struct connection *c;
 
-	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC)
+	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC || (s->behind_at_ns && now > s->behind_at_ns + NEEDS_NS))
 		return 0;
 	c = bpf_map_lookup_elem(&plait_connections, &s->token);
 	if (!c || !c->began_ns)
@@ -314,6 +315,10 @@ static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *t
 
 	if (msk)
 		bytes += msk->write_seq - msk->snd_nxt;
+	if (!bytes)
+		s->behind_at_ns = 0;
+	else if (!s->behind_at_ns)
+		s->behind_at_ns = now;
 	if (bytes < WAITING_BYTES)
 		s->waiting_at_ns = 0;
 	else if (!s->waiting_at_ns)

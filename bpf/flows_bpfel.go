@@ -91,6 +91,7 @@ type FlowsPlaitFlowStats struct {
 	AskedAtNs             uint64
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
+	BehindAtNs            uint64
 	FirstAtNs             uint64
 	TimedAtNs             uint64
 	DoubtedAtNs           uint64
