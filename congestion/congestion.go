@@ -17,10 +17,12 @@ import (
 const ForgetAfterUs = 600_000_000
 
 // Policy chooses the congestion control of ONE socket. It is given all the socket's samples, in order of time. Not safe for
-// concurrent use.
+// concurrent use, nor are several that one function of New has made: they may learn from each other.
 type Policy interface {
 	// Choose returns the choice as of this sample. Its Algorithm may be the one in use.
 	Choose(signals.Sample) Choice
+	// End says that the socket has ended, or is forgotten. It is given no more samples.
+	End()
 }
 
 // Choice is a congestion control and why it was chosen.
@@ -59,7 +61,7 @@ func policies() map[string]constructor {
 		all["rtcp:"+set] = func() (func() Policy, error) { return newRTCP(set) }
 	}
 	all["rtcp"] = all["rtcp:"+defaultTables]
-	all["plait"] = func() (func() Policy, error) { return newPlait, nil }
+	all["plait"] = func() (func() Policy, error) { return newPlait(), nil }
 	all["plait:aggressive"] = func() (func() Policy, error) { return newAggressive, nil }
 	return all
 }

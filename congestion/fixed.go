@@ -11,3 +11,6 @@ func newFixed(a signals.Algorithm) func() Policy {
 }
 
 func (f fixed) Choose(signals.Sample) Choice { return f.choice }
+
+// End implements Policy.
+func (f fixed) End() {}

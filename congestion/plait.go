@@ -38,13 +38,19 @@ const (
 // short the queue: CUBIC shares it fairly. The link's losses come at any round trip: BBR, which does not take them for
 // congestion, keeps the rate. Losses count from the first burst on, so that a transfer starts with what suits its path.
 type plait struct {
-	random, overflow float64 // votes
-	queueUs          float64 // longest queue at a loss, of late
-	bulk             signals.Algorithm
-	aggressive       bool
+	votes
+	queueUs    float64 // longest queue at a loss, of late
+	bulk       signals.Algorithm
+	aggressive bool
+	paths      paths
+	on         *path // nil: before the first sample
 }
 
-func newPlait() Policy { return &plait{bulk: signals.Cubic} }
+// newPlait makes policies for sockets that learn from each other.
+func newPlait() func() Policy {
+	all := paths{}
+	return func() Policy { return &plait{bulk: signals.Cubic, paths: all} }
+}
 
 // newAggressive is plait for whoever may take more than a CUBIC beside it would leave: transfers get BBR whatever they lose.
 func newAggressive() Policy { return &plait{bulk: signals.BBR, aggressive: true} }
@@ -65,14 +71,15 @@ func (p *plait) remember(s signals.Sample) {
 		remembered = queueMemory
 	}
 	p.queueUs = max(longest, p.queueUs-p.queueUs/remembered)
-	overrun, votes := p.isFull(s, s.RTTAtLossUs), 1
+	overrun, count := p.isFull(s, s.RTTAtLossUs), 1
 	if s.Algorithm == signals.BBR && s.LossyRounds >= severalRounds {
 		overrun = p.isFull(s, s.RTTAtLossMinUs)
 	}
 	if s.Bulk && !overrun && !p.isFull(s, s.RTTAtLossMaxUs) {
-		votes = max(min(int(s.LossyRounds), mostVotes), 1)
+		count = max(min(int(s.LossyRounds), mostVotes), 1)
 	}
-	for range votes {
+	before := p.votes
+	for range count {
 		p.random -= p.random / memory
 		p.overflow -= p.overflow / memory
 		if overrun {
@@ -81,6 +88,7 @@ func (p *plait) remember(s signals.Sample) {
 			p.random++
 		}
 	}
+	p.on.change(before, p.votes)
 }
 
 // isFull says whether the queue that a round trip at a loss of the sample met was one that overflowed.
@@ -101,22 +109,32 @@ func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 	return queueUs >= full*p.queueUs
 }
 
-// transfer is the control of transfers. It changes only on evidence.
+// transfer is the control of transfers, by the socket's own votes and, for as much, the mean of the others' on its path. It changes only on evidence.
 func (p *plait) transfer() (signals.Algorithm, string) {
+	mean, others := p.on.others(p.votes)
+	v := votes{p.random + mean.random, p.overflow + mean.overflow}
 	switch {
 	case p.aggressive:
 		return signals.BBR, "allow is aggressive"
-	case p.random >= enough && p.random > 2*p.overflow:
+	case v.random >= enough && v.random > 2*v.overflow:
 		p.bulk = signals.BBR
-	case p.bulk == signals.BBR && p.overflow < enoughToLeave:
-	case p.overflow >= enough && p.overflow > 2*p.random:
+	case p.bulk == signals.BBR && v.overflow < enoughToLeave:
+	case v.overflow >= enough && v.overflow > 2*v.random:
 		p.bulk = signals.Cubic
 	}
-	return p.bulk, fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", p.random, p.overflow)
+	why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", v.random, v.overflow)
+	if others > 0 {
+		why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", others)
+	}
+	return p.bulk, why
 }
 
 // Choose implements Policy.
 func (p *plait) Choose(s signals.Sample) Choice {
+	if p.on == nil {
+		p.on = p.paths.join(s.Path)
+	}
+	s.MinRTTUs = p.on.least(s)
 	p.remember(s)
 	bulk, why := p.transfer()
 	limit := "the application is the limit, it sends in bursts"
@@ -124,4 +142,12 @@ func (p *plait) Choose(s signals.Sample) Choice {
 		limit = "the path is the limit"
 	}
 	return Choice{Algorithm: signals.Burst, Bulk: bulk, Because: limit + "; " + why}
+}
+
+// End implements Policy.
+func (p *plait) End() {
+	if p.on != nil {
+		p.paths.leave(p.on, p.votes)
+		p.on = nil
+	}
 }

@@ -57,7 +57,7 @@ func TestPlaitTransfer(t *testing.T) {
 		{"less than one in a thousand", []signals.Sample{few, few, few, few, few, few}, signals.Cubic},
 		{"no round trip known", []signals.Sample{{Delivered: 90, LostSingle: 10}}, signals.Cubic},
 	} {
-		p := newPlait()
+		p := newPlait()()
 		var got Choice
 		for _, s := range c.samples {
 			got = p.Choose(s)
@@ -79,7 +79,7 @@ func TestPlaitAggressive(t *testing.T) {
 
 // A vote is worth an eighth less with each that follows.
 func TestPlaitMemory(t *testing.T) {
-	p := newPlait().(*plait)
+	p := newPlait()().(*plait)
 	p.Choose(signals.Sample{LostSingle: 8, MinRTTUs: 1, RTTAtLossUs: 1})
 	p.Choose(signals.Sample{LostBurst: 8, MinRTTUs: 1, RTTAtLossUs: 2001})
 	if p.random != 0.875 || p.overflow != 1 {
@@ -102,7 +102,7 @@ func TestPlaitQueueOfBBR(t *testing.T) {
 		{"10 packets", 50_000, [][2]int{{114, 111}, {30, 111}, {109, 120}, {107, 117}, {99, 101}, {111, 123}, {112, 112}, {38, 112}, {112, 112}, {58, 116}, {111, 113}, {41, 117}, {113, 112}, {83, 116}, {113, 121}, {63, 112}, {102, 98}, {44, 111}}, signals.Cubic},
 		{"30 packets", 50_000, [][2]int{{177, 349}, {185, 339}, {207, 339}, {333, 338}, {142, 344}, {320, 330}, {216, 344}, {193, 342}, {223, 338}, {214, 330}, {340, 350}, {245, 340}}, signals.Cubic},
 	} {
-		p := &plait{bulk: signals.BBR, random: memory}
+		p := &plait{bulk: signals.BBR, votes: votes{random: memory}}
 		s := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 330, LostSingle: 14, MinRTTUs: c.minUs}
 		for _, q := range c.samples {
 			s.SRTTUs, s.RTTAtLossUs = c.minUs+uint32(100*q[0]), c.minUs+uint32(100*q[1])

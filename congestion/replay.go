@@ -42,6 +42,9 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c C
 		}
 		to, ok := sockets[s.Cookie]
 		if !ok || s.IntervalUs == 0 || s.AtUs > to.atUs+ForgetAfterUs {
+			if ok {
+				to.policy.End()
+			}
 			to = &socket{policy: newPolicy()}
 			sockets[s.Cookie] = to
 		}
@@ -49,6 +52,7 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c C
 			return fmt.Errorf("%d: at_us %d is before %d, the previous sample of cookie %d", n, s.AtUs, to.atUs, s.Cookie)
 		}
 		if s.Closed {
+			to.policy.End()
 			delete(sockets, s.Cookie)
 			continue
 		}

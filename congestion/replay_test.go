@@ -19,6 +19,8 @@ func (c *counter) Choose(s signals.Sample) Choice {
 	return Choice{Algorithm: s.Algorithm, Because: fmt.Sprint(c.n)}
 }
 
+func (c *counter) End() {}
+
 func newCounter() Policy { return new(counter) }
 
 func TestReplay(t *testing.T) {

@@ -115,3 +115,6 @@ func (p *rtcp) Choose(s signals.Sample) Choice {
 	p.last = Choice{best.Algorithm, best.Algorithm, p.because(s, best, scores, rttMs, kbps), scores}
 	return p.last
 }
+
+// End implements Policy.
+func (p *rtcp) End() {}

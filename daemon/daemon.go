@@ -103,6 +103,15 @@ func (d *Daemon) record(s signals.Sample) error {
 	return nil
 }
 
+// forget ends what is known of a connection. The caller has d.mu.
+func (d *Daemon) forget(cookie uint64) {
+	if k, known := d.sockets[cookie]; known {
+		k.policy.End()
+		delete(d.sockets, cookie)
+	}
+	d.kernel.forget(cookie)
+}
+
 // act is what happens with one sample.
 func (d *Daemon) act(s sample) error {
 	d.mu.Lock()
@@ -117,8 +126,7 @@ func (d *Daemon) act(s sample) error {
 		return err
 	}
 	if s.Closed {
-		delete(d.sockets, s.Cookie)
-		d.kernel.forget(s.Cookie)
+		d.forget(s.Cookie)
 		return nil
 	}
 	p := d.policies[s.policy]
@@ -209,8 +217,7 @@ func (d *Daemon) tick() error {
 	d.compared = time.Now()
 	for cookie, k := range d.sockets {
 		if d.compared.Sub(k.seen).Microseconds() > congestion.ForgetAfterUs {
-			delete(d.sockets, cookie)
-			d.kernel.forget(cookie)
+			d.forget(cookie)
 		}
 	}
 	return d.revert()

@@ -59,9 +59,8 @@ func (d *Daemon) apply(c Config, table []policy) error {
 		return err
 	}
 	for cookie := range d.sockets {
-		k.forget(cookie)
+		d.forget(cookie)
 	}
-	clear(d.sockets)
 	k.control.Generation++
 	if err := k.beat(d.every); err != nil {
 		return err

@@ -9,6 +9,8 @@ package signals
 type Sample struct {
 	// Cookie is the socket's number, unique on the host while it runs (SO_COOKIE).
 	Cookie uint64 `json:"cookie"`
+	// Path is the same for sockets between the same two addresses of the same network namespace, and another one for others; 0 if it is not known.
+	Path uint64 `json:"path,omitempty"`
 	// AtUs is when the sample was taken, in microseconds of the kernel's monotonic clock.
 	AtUs uint64 `json:"at_us"`
 	// IntervalUs is the time since the socket's previous sample, modulo 71 minutes; 0 for the first one.

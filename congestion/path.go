@@ -1,0 +1,94 @@
+package congestion
+
+import "plait.dev/plait/signals"
+
+const (
+	// leastForUs is how long, up to twice, the shortest round trip of a path is remembered, in microseconds: routes change.
+	leastForUs = 5_000_000
+	// sameWay is how much longer than the path's, as a share of itself, a socket's least round trip may be to be taken for one with a queue in it. Behind one address there may be several hosts.
+	sameWay = 0.25
+)
+
+// votes are what losses say of a path.
+type votes struct{ random, overflow float64 }
+
+// path is what the sockets between the same two addresses find out together. They meet the same link and the same queue, and one of them may take the one for the other by chance.
+type path struct {
+	votes
+	number          uint64
+	sockets, voters int
+	leastUs, lastUs uint32 // shortest round trip of this leastForUs, and of the one before; 0: none
+	untilUs         uint64
+}
+
+// paths are those with sockets, by Sample.Path.
+type paths map[uint64]*path
+
+// join returns the path of one socket more; one of its own if it is not known.
+func (all paths) join(number uint64) *path {
+	on := all[number]
+	if on == nil {
+		on = &path{number: number}
+		if number != 0 && all != nil {
+			all[number] = on
+		}
+	}
+	on.sockets++
+	return on
+}
+
+// leave ends a socket, with the votes that it had.
+func (all paths) leave(on *path, had votes) {
+	on.change(had, votes{})
+	if on.sockets--; on.sockets == 0 {
+		delete(all, on.number)
+	}
+}
+
+// change takes in that a socket has other votes than before.
+func (on *path) change(before, now votes) {
+	if before == (votes{}) {
+		on.voters++
+	}
+	if now == (votes{}) {
+		on.voters--
+	}
+	on.random += now.random - before.random
+	on.overflow += now.overflow - before.overflow
+}
+
+// others returns the mean votes of those who have some beside a socket with votes of its own, and how many they are.
+func (on *path) others(own votes) (mean votes, n int) {
+	if n = on.voters; own != (votes{}) {
+		n--
+	}
+	if n > 0 { // differences of sums may be a little less than nothing
+		mean = votes{max(on.random-own.random, 0) / float64(n), max(on.overflow-own.overflow, 0) / float64(n)}
+	}
+	return mean, n
+}
+
+// least is the least round trip in microseconds by which a socket's sample is read: the path's, which one that began while others kept a queue full has not seen yet.
+func (on *path) least(s signals.Sample) uint32 {
+	own := s.MinRTTUs
+	if own == 0 {
+		return 0
+	}
+	if s.AtUs >= on.untilUs {
+		if on.lastUs = on.leastUs; s.AtUs >= on.untilUs+leastForUs {
+			on.lastUs = 0
+		}
+		on.leastUs, on.untilUs = 0, s.AtUs+leastForUs
+	}
+	if on.leastUs == 0 || own < on.leastUs {
+		on.leastUs = own
+	}
+	least := on.leastUs
+	if on.lastUs != 0 {
+		least = min(least, on.lastUs)
+	}
+	if on.sockets == 1 || float64(own-least) > sameWay*float64(own) {
+		return own
+	}
+	return least
+}

@@ -1,0 +1,84 @@
+package congestion
+
+import (
+	"testing"
+
+	"plait.dev/plait/signals"
+)
+
+// Sockets of a path learn from each other: a new one begins with what the others have found, one that errs by chance is outvoted, and who has ended counts no more.
+func TestPath(t *testing.T) {
+	random := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 106_000}
+	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 107_000}
+	type step struct {
+		socket  int // -1: the first ends
+		sample  signals.Sample
+		path    uint64
+		samples int
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  signals.Algorithm // of the last step
+	}{
+		{"a new one where another found a link's losses", []step{{0, random, 1, 4}, {1, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"two that have half the votes each", []step{{0, random, 1, 2}, {1, random, 1, 2}}, signals.BBR},
+		{"on another path", []step{{0, random, 1, 9}, {1, signals.Sample{}, 2, 1}}, signals.Cubic},
+		{"on no path that is known", []step{{0, random, 0, 9}, {1, signals.Sample{}, 0, 1}}, signals.Cubic},
+		{"when the other has ended", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 1, 1}}, signals.Cubic},
+		{"one among three that meet a full queue", []step{{0, overflow, 1, 4}, {1, overflow, 1, 4}, {2, overflow, 1, 4}, {3, random, 1, 6}}, signals.Cubic},
+		{"one where the link loses, of two that share an address", []step{{0, overflow, 1, 4}, {1, random, 1, 20}}, signals.BBR},
+	} {
+		begin, sockets, got := newPlait(), map[int]Policy{}, Choice{}
+		for _, s := range c.steps {
+			if s.socket < 0 {
+				sockets[0].End()
+				continue
+			}
+			if sockets[s.socket] == nil {
+				sockets[s.socket] = begin()
+			}
+			s.sample.Path = s.path
+			for range s.samples {
+				got = sockets[s.socket].Choose(s.sample)
+			}
+		}
+		if got.Bulk != c.want {
+			t.Errorf("%s: transfers get %s (%s), want %s", c.name, got.Bulk, got.Because, c.want)
+		}
+		for _, p := range sockets {
+			p.End()
+		}
+		if paths := sockets[0].(*plait).paths; len(paths) > 0 {
+			t.Errorf("%s: %d paths are remembered when all have ended", c.name, len(paths))
+		}
+	}
+}
+
+// A socket's least round trip is read as the shortest of its path, of the last 5 to 10 s, where it is not much longer.
+func TestPathLeast(t *testing.T) {
+	all := paths{}
+	on := all.join(1)
+	at := func(s float64, us uint32) signals.Sample {
+		return signals.Sample{AtUs: uint64(s * 1e6), MinRTTUs: us}
+	}
+	for _, c := range []struct {
+		atS       float64
+		own, want uint32
+		joins     bool
+	}{
+		{0, 20_000, 20_000, false}, {1, 24_000, 24_000, false}, // alone
+		{2, 24_000, 20_000, true}, {2, 0, 0, false},
+		{3, 26_000, 20_000, false}, {3, 27_000, 27_000, false}, // another host behind the same address
+		{4, 19_000, 19_000, false}, {4, 24_000, 19_000, false},
+		{5, 24_000, 19_000, false}, {9, 24_000, 19_000, false}, {10, 24_000, 24_000, false},
+		{11, 22_000, 22_000, false}, {20, 26_000, 26_000, false}, // nobody sent for long
+	} {
+		if c.joins {
+			all.join(1)
+		}
+		if got := on.least(at(c.atS, c.own)); got != c.want {
+			t.Errorf("at %v s, least round trip %d us: read as %d, want %d", c.atS, c.own, got, c.want)
+		}
+	}
+}
