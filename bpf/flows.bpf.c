@@ -167,10 +167,10 @@ static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct flow 
 	__u64 rtt = s->srtt_us * NSEC_PER_USEC, patience = held_patience_ns(s), first = s->first_at_ns, due, answer = first + rtt + rtt / 2;
 	struct connection *c;
 
-	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC || (s->behind_at_ns && now > s->behind_at_ns + NEEDS_NS))
+	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC)
 		return 0;
 	c = bpf_map_lookup_elem(&plait_connections, &s->token);
-	if (!c || !c->began_ns)
+	if (!c || !c->began_ns || (c->behind_at_ns && now > c->behind_at_ns + NEEDS_NS))
 		return 0;
 	due = max(c->moved_at_ns + patience, answer);
 	if (now < due)
@@ -315,10 +315,6 @@ static __always_inline void waits(struct plait_flow_stats *s, struct tcp_sock *t
 
 	if (msk)
 		bytes += msk->write_seq - msk->snd_nxt;
-	if (!bytes)
-		s->behind_at_ns = 0;
-	else if (!s->behind_at_ns)
-		s->behind_at_ns = now;
 	if (bytes < WAITING_BYTES)
 		s->waiting_at_ns = 0;
 	else if (!s->waiting_at_ns)

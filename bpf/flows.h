@@ -28,7 +28,6 @@ struct plait_flow_stats {
 	__u64 asked_at_ns;	/* when data was first sent since the last sign; 0: none was */
 	__u64 stalled_at_ns;	/* since when that is overdue; 0: it is not */
 	__u64 waiting_at_ns;	/* since when each new packet leaves much behind that waits to be sent; 0: the last one did not */
-	__u64 behind_at_ns;	/* since when each new packet leaves something behind; 0: the last one did not */
 	__u64 first_at_ns;	/* since when the first byte on the way is the same; 0: none is on the way */
 	__u64 timed_at_ns;	/* when the packet was sent whose answer tells the next round-trip time; 0: none was */
 	__u64 doubted_at_ns;	/* when the flow was first found to hold up its MPTCP connection; 0: it does not */

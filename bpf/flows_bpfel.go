@@ -14,14 +14,15 @@ import (
 )
 
 type FlowsConnection struct {
-	_         structs.HostLayout
-	BeganNs   uint64
-	MovedAtNs uint64
-	From      uint32
-	Next      uint32
-	Acked     uint32
-	Padding   uint32
-	SaidAtNs  uint64
+	_          structs.HostLayout
+	BeganNs    uint64
+	MovedAtNs  uint64
+	From       uint32
+	Next       uint32
+	Acked      uint32
+	Padding    uint32
+	BehindAtNs uint64
+	SaidAtNs   uint64
 }
 
 type FlowsFlow struct {
@@ -91,7 +92,6 @@ type FlowsPlaitFlowStats struct {
 	AskedAtNs             uint64
 	StalledAtNs           uint64
 	WaitingAtNs           uint64
-	BehindAtNs            uint64
 	FirstAtNs             uint64
 	TimedAtNs             uint64
 	DoubtedAtNs           uint64

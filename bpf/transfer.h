@@ -21,6 +21,7 @@ struct connection {
 	__u32 next;	/* behind the last, */
 	__u32 acked;	/* and what the peer expects next */
 	__u32 padding;
+	__u64 behind_at_ns; /* since when something is left behind whenever a subflow is given more; 0: nothing was the last time */
 	__u64 said_at_ns; /* when the peer last said so, on any subflow; 0: never, and this may be plain TCP by now */
 };
 
@@ -46,12 +47,16 @@ static __always_inline void transfer_sent(__u32 token, struct mptcp_sock *msk, _
 		return; /* a repetition of what has arrived by another way */
 	c = bpf_map_lookup_elem(&plait_connections, &token);
 	if (!c) {
-		struct connection fresh = { .began_ns = now, .from = una, .next = next, .acked = una, .moved_at_ns = now };
+		struct connection fresh = { .began_ns = now, .from = una, .next = next, .acked = una, .moved_at_ns = now, .behind_at_ns = msk->write_seq == msk->snd_nxt ? 0 : now };
 
 		bpf_map_update_elem(&plait_connections, &token, &fresh, BPF_NOEXIST);
 		return;
 	}
 	c->next = next;
+	if (msk->write_seq == msk->snd_nxt)
+		c->behind_at_ns = 0;
+	else if (!c->began_ns || !c->behind_at_ns)
+		c->behind_at_ns = now;
 	if (!c->began_ns) {
 		c->from = una;
 		c->moved_at_ns = now;

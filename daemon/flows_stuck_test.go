@@ -90,7 +90,9 @@ func TestFlowOfADownloadSticksNot(t *testing.T) {
 	go func() { _, _ = c.server.Write(make([]byte, 8<<20)) }() // 3 s
 	h.eventually(5*time.Second, "data has waited for long", func() bool {
 		s, _ := f.stats(ends)
-		return s.BehindAtNs != 0 && monotonicNs() > s.BehindAtNs+uint64(600*time.Millisecond)
+		var one bpf.FlowsConnection
+		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Lookup(s.Token, &one))
+		return one.BehindAtNs != 0 && monotonicNs() > one.BehindAtNs+uint64(600*time.Millisecond)
 	})
 	s, _ := f.stats(ends)
 	loss := peer.loses("in", s.Next+200_000, 1500)
