@@ -48,16 +48,14 @@ const fresh = 10 * time.Millisecond
 
 // stall is what the stalled flows of an exit say.
 type stall struct {
-	at     time.Time // when the first one was found
-	silent time.Time // since when that one was
-	long   bool      // one has been silent for so long that an idle exit counts as well
+	at     time.Time     // when the first one was found
+	waited time.Duration // for the one that was waited for least
+	long   bool          // one has been silent for so long that an idle exit counts as well
 }
 
-// doubts says whether another flow of the exit has been heard since the stalled one fell silent, and not longer ago than that one was waited for: the exit was alive by then, and the other will be heard again, or stall too.
+// doubts says whether another flow of the exit was heard not longer ago than a stalled one was waited for: the exit was alive by then, and the other may be heard again, or stall too.
 // A line of the client's own that loses much silences one flow of many now and then.
-func (s stall) doubts(f Flow, now time.Time) bool {
-	return f.Heard.After(s.silent) && now.Sub(f.Heard) < s.at.Sub(s.silent)
-}
+func (s stall) doubts(f Flow, now time.Time) bool { return now.Sub(f.Heard) < s.waited }
 
 func stalls(flows []Flow, now time.Time) map[string]stall {
 	out := map[string]stall{}
@@ -67,7 +65,10 @@ func stalls(flows []Flow, now time.Time) map[string]stall {
 		}
 		s, ok := out[f.Exit]
 		if !ok || f.Stalled.Before(s.at) {
-			s.at, s.silent = f.Stalled, f.Silent
+			s.at = f.Stalled
+		}
+		if waited := f.Stalled.Sub(f.Silent); !ok || waited < s.waited {
+			s.waited = waited
 		}
 		s.long = s.long || now.Sub(f.Silent) >= max(leastIdle, 3*f.Stalled.Sub(f.Silent))
 		out[f.Exit] = s
@@ -85,7 +86,7 @@ type Verdict struct {
 	Stuck []int
 	// Silent: all exits have failed, which may also be the way back they share, or the client.
 	Silent bool
-	// Unsure: there are flows still waiting for an answer that would decide.
+	// Unsure: there are flows still waiting for an answer that would decide, or heard so lately that the next one may.
 	Unsure bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "heard" just now with more on the way, "idle", "stuck" with something still on the way.
+// Flows at second 10, by what is in the table: "stalled" for 36 ms and found so just now, "long" 0.2 s ago, "gone" 1.2 s ago, "waiting" for 20 ms, "resting" as long, "patient" stalled after a second, "heard" just now with more on the way, "idle", "stuck" with something still on the way.
 func flowsAt(kinds ...string) (flows []Flow) {
 	now := time.Unix(10, 0)
 	ago := func(ms int) time.Time { return now.Add(-time.Duration(ms) * time.Millisecond) }
@@ -19,6 +19,10 @@ func flowsAt(kinds ...string) (flows []Flow) {
 		switch k[2:] {
 		case "stalled":
 			f.Silent, f.Heard, f.Stalled = ago(36), ago(36), now
+		case "patient": // waited for longer, and found before
+			f.Silent, f.Heard, f.Stalled = ago(1001), ago(1001), ago(1)
+		case "resting": // nothing more is on the way
+			f.Heard = ago(20)
 		case "long":
 			f.Silent, f.Heard, f.Stalled = ago(236), ago(236), ago(200)
 		case "gone":
@@ -92,19 +96,42 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Another connection of the client shows that an exit is well, by what was heard after the stall. By what was heard since the silence it shows that the exit was alive then: as long again nothing is decided.
+// Other flows of the exit show that it is well, by what was heard after the stall. By what was heard before that they show that it was alive: for as long as the stalled flow was waited for nothing is decided.
 func TestJudgeByOthers(t *testing.T) {
 	for _, c := range []struct {
-		kind  string
-		later int // ms after the stall
-		want  bool
-	}{{"a heard", 0, false}, {"a idle", 0, true}, {"a stalled", 0, true}, {"b heard", 0, true}, {"a waiting", 0, false}, {"a waiting", 15, false}, {"a waiting", 16, true}, {"b waiting", 0, true}} {
+		flows, others string
+		later         int // ms after the stall
+		want          bool
+	}{
+		{"a stalled, b heard", "a heard", 0, false},
+		{"a stalled, b heard", "a idle", 0, true},
+		{"a stalled, b heard", "a stalled", 0, true},
+		{"a stalled, b heard", "b heard", 0, true},
+		{"a stalled, b heard", "a waiting", 0, false},
+		{"a stalled, b heard", "a waiting", 15, false},
+		{"a stalled, b heard", "a waiting", 16, true},
+		{"a stalled, b heard", "a resting", 15, false},
+		{"a stalled, b heard", "a resting", 16, true},
+		{"a stalled, a resting, b heard", "", 15, false},
+		{"a stalled, a resting, b heard", "", 16, true},
+		{"a patient, a stalled, b heard", "a waiting", 15, false},
+		{"a patient, a stalled, b heard", "a waiting", 16, true}, // the one that was waited for least tells
+		{"a stalled, b heard", "b waiting", 0, true},
+	} {
 		now := time.Unix(10, 0).Add(time.Duration(c.later) * time.Millisecond)
-		flows := flowsAt("a stalled", "b heard")
-		flows[1].Heard = now
-		if v := Judge(flows, flowsAt(c.kind), now); len(v.Exits) > 0 != c.want {
-			t.Errorf("with %q beside it, %d ms after the stall: %+v", c.kind, c.later, v)
+		flows := flowsAt(strings.Split(c.flows, ", ")...)
+		flows[len(flows)-1].Heard = now
+		var others []Flow
+		if c.others != "" {
+			others = flowsAt(c.others)
 		}
+		if v := Judge(flows, others, now); len(v.Exits) > 0 != c.want {
+			t.Errorf("%s, with %q beside them, %d ms after the stall: %+v", c.flows, c.others, c.later, v)
+		}
+	}
+	// An exit that one connection shows to be well is, whatever another leaves open.
+	if v := Judge(flowsAt("a gone", "b heard"), flowsAt("a heard", "a resting"), time.Unix(10, 0)); len(v.Lost) != 1 {
+		t.Errorf("a flow that is gone beside others of its exit that are heard: %+v", v)
 	}
 }
 
