@@ -3,7 +3,7 @@ package congestion
 import "plait.dev/plait/signals"
 
 const (
-	// leastForUs is how long, up to twice, the shortest round trip of a path is remembered, in microseconds: routes change.
+	// leastForUs is how long, up to twice, the shortest round trip of a path is remembered, in microseconds: routes change. What it is made of, Sample.MinRTTUs, may be 20 s old itself.
 	leastForUs = 5_000_000
 	// sameWay is how much longer than the path's, as a share of itself, a socket's least round trip may be to be taken for one with a queue in it. Behind one address there may be several hosts.
 	sameWay = 0.25
@@ -74,11 +74,11 @@ func (on *path) least(s signals.Sample) uint32 {
 	if own == 0 {
 		return 0
 	}
-	if s.AtUs >= on.untilUs {
-		if on.lastUs = on.leastUs; s.AtUs >= on.untilUs+leastForUs {
-			on.lastUs = 0
-		}
-		on.leastUs, on.untilUs = 0, s.AtUs+leastForUs
+	switch {
+	case s.AtUs >= on.untilUs+leastForUs:
+		on.lastUs, on.leastUs, on.untilUs = 0, 0, s.AtUs+leastForUs
+	case s.AtUs >= on.untilUs:
+		on.lastUs, on.leastUs, on.untilUs = on.leastUs, 0, on.untilUs+leastForUs
 	}
 	if on.leastUs == 0 || own < on.leastUs {
 		on.leastUs = own

@@ -10,6 +10,8 @@ import (
 func TestPath(t *testing.T) {
 	random := signals.Sample{Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 106_000}
 	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 107_000}
+	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 80_000}
+	queued := signals.Sample{Bulk: true, Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 103_000, RTTAtLossMinUs: 103_000, RTTAtLossMaxUs: 103_000, LossyRounds: 1}
 	type step struct {
 		socket  int // -1: the first ends
 		sample  signals.Sample
@@ -26,6 +28,11 @@ func TestPath(t *testing.T) {
 		{"on another path", []step{{0, random, 1, 9}, {1, signals.Sample{}, 2, 1}}, signals.Cubic},
 		{"on no path that is known", []step{{0, random, 0, 9}, {1, signals.Sample{}, 0, 1}}, signals.Cubic},
 		{"when the other has ended", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 1, 1}}, signals.Cubic},
+		{"when the other ends beside it", []step{{0, random, 1, 9}, {1, signals.Sample{}, 1, 1}, {-1, random, 1, 1}, {1, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.Cubic},
+		{"when one of two others has ended", []step{{0, overflow, 1, 9}, {1, random, 1, 9}, {-1, overflow, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"that has never seen the path without a queue", []step{{0, clean, 1, 1}, {1, queued, 1, 9}}, signals.Cubic},
+		{"alone, by its own round trips", []step{{0, queued, 1, 9}}, signals.BBR},
+		{"when the other ends, and with it the shorter round trip", []step{{0, clean, 1, 1}, {1, overflow, 1, 3}, {-1, clean, 1, 1}, {1, overflow, 1, 8}}, signals.Cubic},
 		{"one among three that meet a full queue", []step{{0, overflow, 1, 4}, {1, overflow, 1, 4}, {2, overflow, 1, 4}, {3, random, 1, 6}}, signals.Cubic},
 		{"one where the link loses, of two that share an address", []step{{0, overflow, 1, 4}, {1, random, 1, 20}}, signals.BBR},
 	} {
@@ -72,7 +79,8 @@ func TestPathLeast(t *testing.T) {
 		{3, 26_000, 20_000, false}, {3, 27_000, 27_000, false}, // another host behind the same address
 		{4, 19_000, 19_000, false}, {4, 24_000, 19_000, false},
 		{5, 24_000, 19_000, false}, {9, 24_000, 19_000, false}, {10, 24_000, 24_000, false},
-		{11, 22_000, 22_000, false}, {20, 26_000, 26_000, false}, // nobody sent for long
+		{14.9, 23_000, 23_000, false}, {19.9, 25_000, 23_000, false}, {20, 25_000, 25_000, false},
+		{31, 26_000, 26_000, false}, // nobody sent for long
 	} {
 		if c.joins {
 			all.join(1)

@@ -40,6 +40,7 @@ const (
 type plait struct {
 	votes
 	queueUs    float64 // longest queue at a loss, of late
+	leastUs    uint32  // round trip that it is measured from
 	bulk       signals.Algorithm
 	aggressive bool
 	paths      paths
@@ -54,6 +55,17 @@ func newPlait() func() Policy {
 
 // newAggressive is plait for whoever may take more than a CUBIC beside it would leave: transfers get BBR whatever they lose.
 func newAggressive() Policy { return &plait{bulk: signals.BBR, aggressive: true} }
+
+// measureFrom takes in the least round trip. When it becomes longer, as it may when others of the path end, all queues become shorter, and those before would seem to have been longer.
+func (p *plait) measureFrom(leastUs uint32) {
+	if leastUs == 0 {
+		return
+	}
+	if p.leastUs != 0 && leastUs > p.leastUs {
+		p.queueUs = max(p.queueUs-float64(leastUs-p.leastUs), 0)
+	}
+	p.leastUs = leastUs
+}
 
 // remember counts what a sample's losses say, if they are more than a tenth of a percent and it is known how long the queue was.
 func (p *plait) remember(s signals.Sample) {
@@ -134,9 +146,14 @@ func (p *plait) Choose(s signals.Sample) Choice {
 	if p.on == nil {
 		p.on = p.paths.join(s.Path)
 	}
+	own := s.MinRTTUs
 	s.MinRTTUs = p.on.least(s)
+	p.measureFrom(s.MinRTTUs)
 	p.remember(s)
 	bulk, why := p.transfer()
+	if s.MinRTTUs < own {
+		why += fmt.Sprintf("; another's least round trip is %.1f ms", float64(s.MinRTTUs)/1000)
+	}
 	limit := "the application is the limit, it sends in bursts"
 	if s.Bulk {
 		limit = "the path is the limit"

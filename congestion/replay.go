@@ -14,17 +14,66 @@ import (
 // maxLine is the longest line Replay reads, in bytes: hundreds of times a sample.
 const maxLine = 1 << 18
 
+// sweepUs is how often sockets are looked for that are forgotten, as the daemon does.
+const sweepUs = 10_000_000
+
+// replayed is a socket whose samples are read.
+type replayed struct {
+	policy Policy
+	atUs   uint64
+	chosen *[2]signals.Algorithm // the last; nil: none yet
+}
+
+// replay is the sockets that the daemon would know.
+type replay struct {
+	sockets       map[uint64]*replayed
+	newest, swept uint64
+}
+
+func (r *replay) end(cookie uint64) {
+	if of, ok := r.sockets[cookie]; ok {
+		of.policy.End()
+		delete(r.sockets, cookie)
+	}
+}
+
+// sweep ends the sockets that are forgotten by the time of a sample; all, if one begins so much before what was read: the host was started anew, and its clock.
+func (r *replay) sweep(s signals.Sample, begins bool) {
+	anew := begins && s.AtUs+ForgetAfterUs < r.newest
+	r.newest = max(r.newest, s.AtUs)
+	if !anew && r.newest < r.swept+sweepUs {
+		return
+	}
+	for cookie, of := range r.sockets {
+		if anew || cookie != s.Cookie && r.newest > of.atUs+ForgetAfterUs {
+			r.end(cookie)
+		}
+	}
+	if anew {
+		r.newest = s.AtUs
+	}
+	r.swept = r.newest
+}
+
+// of is the socket that a sample is of.
+func (r *replay) of(s signals.Sample, newPolicy func() Policy) *replayed {
+	to, ok := r.sockets[s.Cookie]
+	begins := !ok || s.IntervalUs == 0 || s.AtUs > to.atUs+ForgetAfterUs
+	r.sweep(s, begins)
+	if begins {
+		r.end(s.Cookie)
+		to = &replayed{policy: newPolicy()}
+		r.sockets[s.Cookie] = to
+	}
+	return to
+}
+
 // Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice, and whether that is the first of its socket or another one than before. The
 // samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
 // time, but may be of several sockets, one after the other: a policy begins where the daemon begins one, with a socket's first sample (IntervalUs 0), after its last
-// one (Closed) and after ForgetAfterUs. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
+// one (Closed) and after ForgetAfterUs; all of them where a socket begins so much before the newest sample, for then the host was started anew. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
 func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c Choice, changed bool)) error {
-	type socket struct {
-		policy Policy
-		atUs   uint64
-		chosen *[2]signals.Algorithm // the last; nil: none yet
-	}
-	sockets := map[uint64]*socket{}
+	all := replay{sockets: map[uint64]*replayed{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	n := 0
@@ -40,20 +89,12 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c C
 			}
 			return fmt.Errorf("%d: %w", n, err)
 		}
-		to, ok := sockets[s.Cookie]
-		if !ok || s.IntervalUs == 0 || s.AtUs > to.atUs+ForgetAfterUs {
-			if ok {
-				to.policy.End()
-			}
-			to = &socket{policy: newPolicy()}
-			sockets[s.Cookie] = to
-		}
+		to := all.of(s, newPolicy)
 		if s.AtUs < to.atUs {
 			return fmt.Errorf("%d: at_us %d is before %d, the previous sample of cookie %d", n, s.AtUs, to.atUs, s.Cookie)
 		}
 		if s.Closed {
-			to.policy.End()
-			delete(sockets, s.Cookie)
+			all.end(s.Cookie)
 			continue
 		}
 		to.atUs = s.AtUs

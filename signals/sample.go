@@ -9,7 +9,7 @@ package signals
 type Sample struct {
 	// Cookie is the socket's number, unique on the host while it runs (SO_COOKIE).
 	Cookie uint64 `json:"cookie"`
-	// Path is the same for sockets between the same two addresses of the same network namespace, and another one for others; 0 if it is not known.
+	// Path is a number that sockets between the same two addresses, in one network namespace, have in common; 0 if it is not known. There may be several ways between them.
 	Path uint64 `json:"path,omitempty"`
 	// AtUs is when the sample was taken, in microseconds of the kernel's monotonic clock.
 	AtUs uint64 `json:"at_us"`
