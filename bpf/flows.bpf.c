@@ -32,8 +32,10 @@
 #define SLOW_NS (30 * NSEC_PER_MSEC)
 /* While it is, this is said again: after so long at first, then after twice as long each time. */
 #define SLOW_AGAIN_NS (200 * NSEC_PER_MSEC)
-/* Data that has waited to be sent for so long needs the flow, slow as it is. Where some has always waited for so long, the path is the limit. */
+/* Data that has waited to be sent for so long needs the flow, slow as it is. */
 #define NEEDS_NS (500 * NSEC_PER_MSEC)
+/* Where some of a connection's has always waited for so long, the path is the limit. A stream that one of its exits has begun to fail waits for less: until the others' congestion controls have found out that they may send twice as fast. */
+#define DOWNLOAD_NS (2 * NSEC_PER_SEC)
 
 /* Data of an MPTCP connection, by its sequence numbers. */
 struct mapping {
@@ -170,7 +172,7 @@ static __always_inline __u64 look_stuck(struct plait_flow_key *key, struct flow 
 	if (!s->token || !rtt || patience >= rtt + TIMER_NS || !first || s->stuck_at_ns || now > first + NSEC_PER_SEC)
 		return 0;
 	c = bpf_map_lookup_elem(&plait_connections, &s->token);
-	if (!c || !c->began_ns || (c->behind_at_ns && now > c->behind_at_ns + NEEDS_NS))
+	if (!c || !c->began_ns || (c->behind_at_ns && now > c->behind_at_ns + DOWNLOAD_NS))
 		return 0;
 	due = max(c->moved_at_ns + patience, answer);
 	if (now < due)

@@ -115,7 +115,8 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 	}
 	for _, i := range v.Stuck {
 		s := g.Subflows[i].Ends()
-		if !x.health.Cut(x.exitOf(s.Local.Addr(), g.Client), g.Client, now) {
+		exit := x.exitOf(s.Local.Addr(), g.Client)
+		if x.brownouts.LosesAnyway(exit, g.Client) || !x.health.Cut(exit, g.Client, now) {
 			continue
 		}
 		lost = append(lost, s)

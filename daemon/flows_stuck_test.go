@@ -53,12 +53,17 @@ func TestFlowSticks(t *testing.T) {
 	if e, err := f.read(); err != nil || e != (flowEvent{ends, bpf.FlowStuck}) {
 		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
 	}
-	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), log: io.Discard, journal: newJournal()}
+	x := &exits{flows: f, plan: emptyPlan(t), health: egress.NewHealth(), brownouts: egress.NewBrownouts(), log: io.Discard, journal: newJournal()}
 	g, now := mptcp.Group{Subflows: []mptcp.Subflow{{Local: ends.Local, Remote: ends.Remote}}}, time.Now()
 	for i, want := range [][]mptcp.Ends{{ends}, nil} { // the second is too soon
 		if changed, lost := x.act(egress.Verdict{Stuck: []int{0}}, g, now); changed || !slices.Equal(lost, want) {
 			t.Errorf("the verdict, time %d, closes %v, changed %v; want %v alone", i, lost, changed, want)
 		}
+	}
+	x.health = egress.NewHealth()
+	x.brownouts.Look([]egress.WayLoad{{Exit: "b", Client: g.Client, Sent: 100, Resent: 10}}, now)
+	if _, lost := x.act(egress.Verdict{Stuck: []int{0}}, g, now); len(lost) > 0 {
+		t.Errorf("where another exit loses as well the verdict closes %v", lost)
 	}
 	h.must(loss.Close())
 	h.eventually(5*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.Acked == s.Next && s.StuckAtNs == 0 && s.FirstAtNs == 0 })
@@ -87,12 +92,12 @@ func TestFlowWithoutTheByteSticksNot(t *testing.T) {
 // Nor one of a download, which sends so much behind the byte that to send all that again takes longer than to wait for it.
 func TestFlowOfADownloadSticksNot(t *testing.T) {
 	h, peer, f, c, ends := sticking(t)
-	go func() { _, _ = c.server.Write(make([]byte, 8<<20)) }() // 3 s
+	go func() { _, _ = c.server.Write(make([]byte, 12<<20)) }() // 5 s
 	h.eventually(5*time.Second, "data has waited for long", func() bool {
 		s, _ := f.stats(ends)
 		var one bpf.FlowsConnection
 		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Lookup(s.Token, &one))
-		return one.BehindAtNs != 0 && monotonicNs() > one.BehindAtNs+uint64(600*time.Millisecond)
+		return one.BehindAtNs != 0 && monotonicNs() > one.BehindAtNs+uint64(2100*time.Millisecond)
 	})
 	s, _ := f.stats(ends)
 	loss := peer.loses("in", s.Next+200_000, 1500)

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -73,6 +74,7 @@ type Brownouts struct {
 
 	mu     sync.RWMutex // guards what follows
 	spared map[wayTo]Why
+	losing map[netip.Addr][]string // exits that lost much of what a client was sent between the last two looks
 }
 
 // NewBrownouts has found none yet.
@@ -85,6 +87,26 @@ func (b *Brownouts) Spared(exit string, client netip.Addr) Why {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.spared[wayTo{exit, client}]
+}
+
+// LosesAnyway says whether another exit, too, has just lost much of what the client was sent: then it is lost behind them all.
+func (b *Brownouts) LosesAnyway(exit string, client netip.Addr) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return slices.ContainsFunc(b.losing[client], func(other string) bool { return other != exit })
+}
+
+// note remembers which exits lose much.
+func (b *Brownouts) note(loads []WayLoad) {
+	losing := map[netip.Addr][]string{}
+	for _, l := range loads {
+		if l.Resent-bearable*l.Sent >= atOnce {
+			losing[l.Client] = append(losing[l.Client], l.Exit)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.losing = losing
 }
 
 // Clients counts those for whom an exit is spared, by the reason and exit.
@@ -178,6 +200,7 @@ func (w *brownout) lost(l, top WayLoad, idle bool, now time.Time) bool {
 func (b *Brownouts) Look(loads []WayLoad, now time.Time) (spared, over []WayLoad) {
 	b.looking.Lock()
 	defer b.looking.Unlock()
+	b.note(loads)
 	byClient := map[netip.Addr][]WayLoad{}
 	for _, l := range loads {
 		byClient[l.Client] = append(byClient[l.Client], l)

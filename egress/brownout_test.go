@@ -180,3 +180,28 @@ func TestBrownoutLate(t *testing.T) {
 		t.Error("it is not left alone for five minutes")
 	}
 }
+
+// What all exits of a client lose is lost behind them: its own line, mostly.
+func TestLosesAnyway(t *testing.T) {
+	b, client, other := NewBrownouts(), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	load := func(exit string, client netip.Addr, resent float64) WayLoad {
+		return WayLoad{Exit: exit, Client: client, Bytes: 1e6, Sent: 100, Resent: resent}
+	}
+	for _, c := range []struct {
+		name  string
+		loads []WayLoad
+		want  bool // of exit a
+	}{
+		{"nothing", nil, false},
+		{"a alone", []WayLoad{load("a", client, 10), load("b", client, 0)}, false},
+		{"both", []WayLoad{load("a", client, 10), load("b", client, 10)}, true},
+		{"both, but one little", []WayLoad{load("a", client, 10), load("b", client, 5)}, false},
+		{"the other to another client", []WayLoad{load("a", client, 10), load("b", other, 10)}, false},
+		{"no more", []WayLoad{load("a", client, 10)}, false},
+	} {
+		b.Look(c.loads, time.Unix(10, 0))
+		if got := b.LosesAnyway("a", client); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
