@@ -116,7 +116,7 @@ func (x *exits) act(v egress.Verdict, g mptcp.Group, now time.Time) (changed boo
 	for _, i := range v.Stuck {
 		s := g.Subflows[i].Ends()
 		exit := x.exitOf(s.Local.Addr(), g.Client)
-		if x.brownouts.LosesAnyway(exit, g.Client) || !x.health.Cut(exit, g.Client, now) {
+		if x.brownouts.LosesAnyway(exit, g.Client, x.config.Exits) || !x.health.Cut(exit, g.Client, now) {
 			continue
 		}
 		lost = append(lost, s)

@@ -61,7 +61,10 @@ func TestFlowSticks(t *testing.T) {
 		}
 	}
 	x.health = egress.NewHealth()
-	x.brownouts.Look([]egress.WayLoad{{Exit: "b", Client: g.Client, Sent: 100, Resent: 10}}, now)
+	x.config = Egress{Exits: []egress.Exit{{Name: "b"}}}
+	for range 2 {
+		x.brownouts.Look([]egress.WayLoad{{Exit: "b", Client: g.Client, Sent: 100, Resent: 10}}, now)
+	}
 	if _, lost := x.act(egress.Verdict{Stuck: []int{0}}, g, now); len(lost) > 0 {
 		t.Errorf("where another exit loses as well the verdict closes %v", lost)
 	}

@@ -74,7 +74,7 @@ type Brownouts struct {
 
 	mu     sync.RWMutex // guards what follows
 	spared map[wayTo]Why
-	losing map[netip.Addr][]string // exits that lost much of what a client was sent between the last two looks
+	losing map[wayTo]int // in how many looks, one after the other up to the last, an exit lost much of what a client was sent
 }
 
 // NewBrownouts has found none yet.
@@ -89,19 +89,21 @@ func (b *Brownouts) Spared(exit string, client netip.Addr) Why {
 	return b.spared[wayTo{exit, client}]
 }
 
-// LosesAnyway says whether another exit, too, has just lost much of what the client was sent: then it is lost behind them all.
-func (b *Brownouts) LosesAnyway(exit string, client netip.Addr) bool {
+// LosesAnyway says whether another exit, too, loses much of what the client is sent: then it is lost behind them all. One look does not tell, for a slow start that overran a queue is over at the next.
+func (b *Brownouts) LosesAnyway(exit string, client netip.Addr, others []Exit) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return slices.ContainsFunc(b.losing[client], func(other string) bool { return other != exit })
+	return slices.ContainsFunc(others, func(other Exit) bool {
+		return other.Name != exit && b.losing[wayTo{other.Name, client}] > 1
+	})
 }
 
-// note remembers which exits lose much.
+// note remembers which exits lose much. The caller has b.looking.
 func (b *Brownouts) note(loads []WayLoad) {
-	losing := map[netip.Addr][]string{}
+	losing := map[wayTo]int{}
 	for _, l := range loads {
-		if l.Resent-bearable*l.Sent >= atOnce {
-			losing[l.Client] = append(losing[l.Client], l.Exit)
+		if k := (wayTo{l.Exit, l.Client}); l.Resent-bearable*l.Sent >= atOnce {
+			losing[k] = b.losing[k] + 1
 		}
 	}
 	b.mu.Lock()

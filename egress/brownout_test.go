@@ -181,12 +181,13 @@ func TestBrownoutLate(t *testing.T) {
 	}
 }
 
-// What all exits of a client lose is lost behind them: its own line, mostly.
+// What all exits of a client lose is lost behind them: its own line, mostly. A slow start that overran a queue is over at the next look.
 func TestLosesAnyway(t *testing.T) {
 	b, client, other := NewBrownouts(), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	load := func(exit string, client netip.Addr, resent float64) WayLoad {
 		return WayLoad{Exit: exit, Client: client, Bytes: 1e6, Sent: 100, Resent: resent}
 	}
+	both := []WayLoad{load("a", client, 10), load("b", client, 10)}
 	for _, c := range []struct {
 		name  string
 		loads []WayLoad
@@ -194,13 +195,16 @@ func TestLosesAnyway(t *testing.T) {
 	}{
 		{"nothing", nil, false},
 		{"a alone", []WayLoad{load("a", client, 10), load("b", client, 0)}, false},
-		{"both", []WayLoad{load("a", client, 10), load("b", client, 10)}, true},
+		{"both", both, false},
+		{"both again", both, true},
+		{"and again", both, true},
 		{"both, but one little", []WayLoad{load("a", client, 10), load("b", client, 5)}, false},
+		{"both once more", both, false},
 		{"the other to another client", []WayLoad{load("a", client, 10), load("b", other, 10)}, false},
-		{"no more", []WayLoad{load("a", client, 10)}, false},
+		{"and again", []WayLoad{load("a", client, 10), load("b", other, 10)}, false},
 	} {
 		b.Look(c.loads, time.Unix(10, 0))
-		if got := b.LosesAnyway("a", client); got != c.want {
+		if got := b.LosesAnyway("a", client, []Exit{{Name: "a"}, {Name: "b"}}); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
