@@ -74,7 +74,13 @@ type Brownouts struct {
 
 	mu     sync.RWMutex // guards what follows
 	spared map[wayTo]Why
-	losing map[wayTo]int // in how many looks, one after the other up to the last, an exit lost much of what a client was sent
+	losing map[wayTo]losing
+}
+
+// losing is what an exit has lost of what a client was sent.
+type losing struct {
+	looks int     // one after the other up to the last, in which it was much
+	share float64 // in the last
 }
 
 // NewBrownouts has found none yet.
@@ -89,26 +95,28 @@ func (b *Brownouts) Spared(exit string, client netip.Addr) Why {
 	return b.spared[wayTo{exit, client}]
 }
 
-// LosesAnyway says whether another exit, too, loses much of what the client is sent: then it is lost behind them all. One look does not tell, for a slow start that overran a queue is over at the next.
+// LosesAnyway says whether another exit, too, loses much of what the client is sent, and this one not clearly more: then it is lost behind them all. One look does not tell, for a slow start that overran a queue is over at the next.
 func (b *Brownouts) LosesAnyway(exit string, client netip.Addr, others []Exit) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
+	own := b.losing[wayTo{exit, client}].share
 	return slices.ContainsFunc(others, func(other Exit) bool {
-		return other.Name != exit && b.losing[wayTo{other.Name, client}] > 1
+		l := b.losing[wayTo{other.Name, client}]
+		return other.Name != exit && l.looks > 1 && own <= clearly*l.share
 	})
 }
 
 // note remembers which exits lose much. The caller has b.looking.
 func (b *Brownouts) note(loads []WayLoad) {
-	losing := map[wayTo]int{}
+	all := map[wayTo]losing{}
 	for _, l := range loads {
 		if k := (wayTo{l.Exit, l.Client}); l.Resent-bearable*l.Sent >= atOnce {
-			losing[k] = b.losing[k] + 1
+			all[k] = losing{b.losing[k].looks + 1, l.Resent / l.Sent}
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.losing = losing
+	b.losing = all
 }
 
 // Clients counts those for whom an exit is spared, by the reason and exit.
