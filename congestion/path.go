@@ -7,12 +7,14 @@ const (
 	leastForUs = 5_000_000
 	// sameWay is how much longer than the path's, as a share of itself, a socket's least round trip may be to be taken for one with a queue in it. Behind one address there may be several hosts.
 	sameWay = 0.25
+	// rememberUs is how long, up to twice, votes are kept when the last socket of a path that had some has ended, in microseconds, and mostEnded of how many paths, up to twice, if there are more within that time.
+	rememberUs, mostEnded = 300_000_000, 1 << 16
 )
 
 // votes are what losses say of a path.
 type votes struct{ random, overflow float64 }
 
-// path is what the sockets between the same two addresses find out together. They meet the same link and the same queue, and one of them may take the one for the other by chance.
+// path is what the sockets between the same two addresses find out together, one after the other too. They meet the same link and the same queue, and one of them may take the one for the other by chance.
 type path struct {
 	votes
 	number          uint64
@@ -21,16 +23,23 @@ type path struct {
 	untilUs         uint64
 }
 
-// paths are those with sockets, by Sample.Path.
-type paths map[uint64]*path
+// paths are those with sockets, by Sample.Path, and what was last found of those that nobody has votes for any more.
+type paths struct {
+	inUse         map[uint64]*path
+	ended, before map[uint64]votes // of this rememberUs, and of the one before
+	untilUs       uint64
+}
+
+// newPaths knows none yet.
+func newPaths() *paths { return &paths{inUse: map[uint64]*path{}, ended: map[uint64]votes{}} }
 
 // join returns the path of one socket more; one of its own if it is not known.
-func (all paths) join(number uint64) *path {
-	on := all[number]
+func (all *paths) join(number uint64) *path {
+	on := all.inUse[number]
 	if on == nil {
 		on = &path{number: number}
-		if number != 0 && all != nil {
-			all[number] = on
+		if number != 0 {
+			all.inUse[number] = on
 		}
 	}
 	on.sockets++
@@ -38,11 +47,35 @@ func (all paths) join(number uint64) *path {
 }
 
 // leave ends a socket, with the votes that it had.
-func (all paths) leave(on *path, had votes) {
+func (all *paths) leave(on *path, had votes) {
 	on.change(had, votes{})
-	if on.sockets--; on.sockets == 0 {
-		delete(all, on.number)
+	if on.number != 0 && had != (votes{}) {
+		all.ended[on.number] = had
 	}
+	if on.sockets--; on.sockets == 0 {
+		delete(all.inUse, on.number)
+	}
+}
+
+// pass takes in that it is atUs, and forgets what is old.
+func (all *paths) pass(atUs uint64) {
+	switch {
+	case atUs >= all.untilUs+rememberUs, atUs+2*rememberUs < all.untilUs: // or the clock began anew
+		all.before, all.ended = nil, map[uint64]votes{}
+	case atUs >= all.untilUs || len(all.ended) >= mostEnded:
+		all.before, all.ended = all.ended, map[uint64]votes{}
+	default:
+		return
+	}
+	all.untilUs = atUs + rememberUs
+}
+
+// remembered returns the votes of the last socket of a path that had some and has ended, if it is not long ago.
+func (all *paths) remembered(on *path) votes {
+	if had, ok := all.ended[on.number]; ok {
+		return had
+	}
+	return all.before[on.number]
 }
 
 // change takes in that a socket has other votes than before.

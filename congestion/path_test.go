@@ -12,8 +12,12 @@ func TestPath(t *testing.T) {
 	overflow := signals.Sample{Bulk: true, Delivered: 96, LostBurst: 4, MinRTTUs: 100_000, RTTAtLossUs: 107_000}
 	clean := signals.Sample{Bulk: true, Delivered: 100, MinRTTUs: 80_000}
 	queued := signals.Sample{Bulk: true, Delivered: 98, LostSingle: 2, MinRTTUs: 100_000, RTTAtLossUs: 103_000, RTTAtLossMinUs: 103_000, RTTAtLossMaxUs: 103_000, LossyRounds: 1}
+	at := func(s uint64, of signals.Sample) signals.Sample {
+		of.AtUs = s * 1_000_000
+		return of
+	}
 	type step struct {
-		socket  int // -1: the first ends
+		socket  int // negative: ^socket ends
 		sample  signals.Sample
 		path    uint64
 		samples int
@@ -27,8 +31,17 @@ func TestPath(t *testing.T) {
 		{"two that have half the votes each", []step{{0, random, 1, 2}, {1, random, 1, 2}}, signals.BBR},
 		{"on another path", []step{{0, random, 1, 9}, {1, signals.Sample{}, 2, 1}}, signals.Cubic},
 		{"on no path that is known", []step{{0, random, 0, 9}, {1, signals.Sample{}, 0, 1}}, signals.Cubic},
-		{"when the other has ended", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 1, 1}}, signals.Cubic},
-		{"when the other ends beside it", []step{{0, random, 1, 9}, {1, signals.Sample{}, 1, 1}, {-1, random, 1, 1}, {1, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.Cubic},
+		{"when the other has ended", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, at(299, signals.Sample{}), 1, 1}}, signals.BBR},
+		{"when the other has ended long ago", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, at(600, signals.Sample{}), 1, 1}}, signals.Cubic},
+		{"when the other has ended, and others elsewhere since", []step{{0, at(299, random), 1, 9}, {-1, at(299, random), 1, 1}, {1, at(300, signals.Sample{}), 2, 1}, {2, at(599, signals.Sample{}), 1, 1}}, signals.BBR},
+		{"when the other has ended on another path", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 2, 1}}, signals.Cubic},
+		{"when the other has ended on no path that is known", []step{{0, random, 0, 9}, {-1, random, 0, 1}, {1, signals.Sample{}, 0, 1}}, signals.Cubic},
+		{"when the other has ended, and before the clock began anew", []step{{0, at(9000, random), 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 1, 1}}, signals.Cubic},
+		{"when the other ends beside it", []step{{0, random, 1, 9}, {1, signals.Sample{}, 1, 1}, {-1, random, 1, 1}, {1, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"when one that found nothing ends after it", []step{{0, random, 1, 9}, {1, clean, 1, 1}, {-1, random, 1, 1}, {-2, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"whose first vote was beside another's", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, overflow, 1, 9}, {2, overflow, 1, 1}, {-2, overflow, 1, 1}, {2, random, 1, 1}}, signals.Cubic},
+		{"after one that has one vote more", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, random, 1, 1}, {-2, random, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"that meets an overflow where one that has ended found a link's losses", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, overflow, 1, 7}, {2, signals.Sample{}, 1, 1}}, signals.Cubic},
 		{"when one of two others has ended", []step{{0, overflow, 1, 9}, {1, random, 1, 9}, {-1, overflow, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
 		{"that has never seen the path without a queue", []step{{0, clean, 1, 1}, {1, queued, 1, 9}}, signals.Cubic},
 		{"alone, by its own round trips", []step{{0, queued, 1, 9}}, signals.BBR},
@@ -39,7 +52,7 @@ func TestPath(t *testing.T) {
 		begin, sockets, got := newPlait(), map[int]Policy{}, Choice{}
 		for _, s := range c.steps {
 			if s.socket < 0 {
-				sockets[0].End()
+				sockets[^s.socket].End()
 				continue
 			}
 			if sockets[s.socket] == nil {
@@ -56,15 +69,15 @@ func TestPath(t *testing.T) {
 		for _, p := range sockets {
 			p.End()
 		}
-		if paths := sockets[0].(*plait).paths; len(paths) > 0 {
-			t.Errorf("%s: %d paths are remembered when all have ended", c.name, len(paths))
+		if paths := sockets[0].(*plait).paths; len(paths.inUse) > 0 {
+			t.Errorf("%s: %d paths are in use when all sockets have ended", c.name, len(paths.inUse))
 		}
 	}
 }
 
 // A socket's least round trip is read as the shortest of its path, of the last 5 to 10 s, where it is not much longer.
 func TestPathLeast(t *testing.T) {
-	all := paths{}
+	all := newPaths()
 	on := all.join(1)
 	at := func(s float64, us uint32) signals.Sample {
 		return signals.Sample{AtUs: uint64(s * 1e6), MinRTTUs: us}
@@ -87,6 +100,26 @@ func TestPathLeast(t *testing.T) {
 		}
 		if got := on.least(at(c.atS, c.own)); got != c.want {
 			t.Errorf("at %v s, least round trip %d us: read as %d, want %d", c.atS, c.own, got, c.want)
+		}
+	}
+}
+
+// Of a host with many clients the last are remembered, and no more than there is room for.
+func TestPathsRemembered(t *testing.T) {
+	all := newPaths()
+	for number := uint64(1); number <= 3*mostEnded; number++ {
+		all.pass(number)
+		on := all.join(number)
+		had := votes{random: float64(number)}
+		on.change(votes{}, had)
+		all.leave(on, had)
+	}
+	if n := len(all.ended) + len(all.before); n < mostEnded || n > 2*mostEnded {
+		t.Errorf("%d paths are remembered, want %d to twice as many", n, mostEnded)
+	}
+	for number, want := range map[uint64]float64{1: 0, mostEnded: 0, 2*mostEnded + 1: 2*mostEnded + 1, 3 * mostEnded: 3 * mostEnded} {
+		if got := all.remembered(&path{number: number}); got.random != want {
+			t.Errorf("path %d: remembered %v votes, want %v", number, got.random, want)
 		}
 	}
 }

@@ -43,18 +43,18 @@ type plait struct {
 	leastUs    uint32  // round trip that it is measured from
 	bulk       signals.Algorithm
 	aggressive bool
-	paths      paths
+	paths      *paths
 	on         *path // nil: before the first sample
 }
 
 // newPlait makes policies for sockets that learn from each other.
 func newPlait() func() Policy {
-	all := paths{}
+	all := newPaths()
 	return func() Policy { return &plait{bulk: signals.Cubic, paths: all} }
 }
 
 // newAggressive is plait for whoever may take more than a CUBIC beside it would leave: transfers get BBR whatever they lose.
-func newAggressive() Policy { return &plait{bulk: signals.BBR, aggressive: true} }
+func newAggressive() Policy { return &plait{bulk: signals.BBR, aggressive: true, paths: newPaths()} }
 
 // measureFrom takes in the least round trip. When it becomes longer, as it may when others of the path end, all queues become shorter, and those before would seem to have been longer.
 func (p *plait) measureFrom(leastUs uint32) {
@@ -91,6 +91,9 @@ func (p *plait) remember(s signals.Sample) {
 		count = max(min(int(s.LossyRounds), mostVotes), 1)
 	}
 	before := p.votes
+	if before == (votes{}) && p.on.voters == 0 {
+		p.votes = p.paths.remembered(p.on)
+	}
 	for range count {
 		p.random -= p.random / memory
 		p.overflow -= p.overflow / memory
@@ -121,9 +124,12 @@ func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 	return queueUs >= full*p.queueUs
 }
 
-// transfer is the control of transfers, by the socket's own votes and, for as much, the mean of the others' on its path. It changes only on evidence.
+// transfer is the control of transfers, by the socket's own votes and, for as much, the mean of the others' on its path; while nobody has any, by those of the last that has ended. It changes only on evidence.
 func (p *plait) transfer() (signals.Algorithm, string) {
 	mean, others := p.on.others(p.votes)
+	if p.on.voters == 0 {
+		mean = p.paths.remembered(p.on)
+	}
 	v := votes{p.random + mean.random, p.overflow + mean.overflow}
 	switch {
 	case p.aggressive:
@@ -135,7 +141,10 @@ func (p *plait) transfer() (signals.Algorithm, string) {
 		p.bulk = signals.Cubic
 	}
 	why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", v.random, v.overflow)
-	if others > 0 {
+	switch {
+	case p.on.voters == 0 && mean != (votes{}):
+		why += ", by a connection between the same addresses that has ended"
+	case others > 0:
 		why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", others)
 	}
 	return p.bulk, why
@@ -146,6 +155,7 @@ func (p *plait) Choose(s signals.Sample) Choice {
 	if p.on == nil {
 		p.on = p.paths.join(s.Path)
 	}
+	p.paths.pass(s.AtUs)
 	own := s.MinRTTUs
 	s.MinRTTUs = p.on.least(s)
 	p.measureFrom(s.MinRTTUs)

@@ -102,7 +102,7 @@ func TestPlaitQueueOfBBR(t *testing.T) {
 		{"10 packets", 50_000, [][2]int{{114, 111}, {30, 111}, {109, 120}, {107, 117}, {99, 101}, {111, 123}, {112, 112}, {38, 112}, {112, 112}, {58, 116}, {111, 113}, {41, 117}, {113, 112}, {83, 116}, {113, 121}, {63, 112}, {102, 98}, {44, 111}}, signals.Cubic},
 		{"30 packets", 50_000, [][2]int{{177, 349}, {185, 339}, {207, 339}, {333, 338}, {142, 344}, {320, 330}, {216, 344}, {193, 342}, {223, 338}, {214, 330}, {340, 350}, {245, 340}}, signals.Cubic},
 	} {
-		p := &plait{bulk: signals.BBR, votes: votes{random: memory}}
+		p := &plait{paths: newPaths(), bulk: signals.BBR, votes: votes{random: memory}}
 		s := signals.Sample{Bulk: true, Algorithm: signals.BBR, Delivered: 330, LostSingle: 14, MinRTTUs: c.minUs}
 		for _, q := range c.samples {
 			s.SRTTUs, s.RTTAtLossUs = c.minUs+uint32(100*q[0]), c.minUs+uint32(100*q[1])
