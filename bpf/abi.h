@@ -153,6 +153,7 @@ struct plait_counters {
 	__u64 samples_dropped;	 /* ring buffer full */
 	__u64 fell_back;	 /* sockets that left because the daemon was silent */
 	__u64 bursts_unmeasured; /* bursts of managed connections whose end was not seen */
+	__u64 resumed;		 /* connections that began with what an earlier one had learned of their path (path.h) */
 };
 
 #endif

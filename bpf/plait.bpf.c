@@ -10,6 +10,7 @@
 #include "algorithm.h"
 #include "gate.h"
 #include "measure.h"
+#include "path.h"
 #include "window.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -63,8 +64,10 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 	if (!sk)
 		return 0;
 	leave_window(sk, s);
-	if (s->algorithm == PLAIT_BURST)
+	if (s->algorithm == PLAIT_BURST) {
+		path_learn(sk, s);
 		burst_leave(tcp_sk_mut(sk), s);
+	}
 	if (!sets_rate(to))
 		set_pacing(sk, s, s->lead_us);
 	s->algorithm = to;
@@ -205,8 +208,11 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		bbr_main(sk, s, rs);
 	else
 		window_control(sk, s, rs);
-	if (s->burst_start_us && all_acknowledged(tp))
+	if (s->burst_start_us && all_acknowledged(tp)) {
 		burst_ends(sk, s, tp->tcp_mstamp);
+		if (s->algorithm == PLAIT_BURST)
+			path_learn(sk, s);
+	}
 	if (tp->snd_wnd < tp->mss_cache) /* until the peer has room again nothing arrives, however fast the path is */
 		s->ack_us = 0;
 	return sample_send(sk, s, false);
@@ -230,6 +236,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct plait_sock *s = 0;
+	bool fresh;
 	__u8 want;
 
 	if (!daemon_silent()) /* else accepted by a socket that has plait's name from an earlier one */
@@ -247,13 +254,16 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->prr_delivered = tp->prr_delivered;
-	if (!tp->data_segs_out && tp->snd_cwnd > 1) /* 1: of a handshake that lost packets (tcp_init_transfer) */
+	fresh = !tp->data_segs_out && tp->snd_cwnd > 1; /* 1: of a handshake that lost packets (tcp_init_transfer) */
+	if (fresh)
 		s->initial_packets = min(tp->snd_cwnd, 255u);
 	if (s->hooked && !s->train_start_us) /* of the handshake; what a connection that was there before heard last came at a time unknown */
 		train_begins(tp, s, tp->tcp_mstamp);
 	want = wanted(s, false);
 	s->algorithm = want < PLAIT_ALGORITHMS ? want : PLAIT_CUBIC;
 	algorithm_init(sk, s);
+	if (fresh && s->algorithm == PLAIT_BURST)
+		path_resume(sk, s);
 }
 
 /*

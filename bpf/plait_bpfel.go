@@ -53,6 +53,7 @@ type PlaitPlaitCounters struct {
 	SamplesDropped   uint64
 	FellBack         uint64
 	BurstsUnmeasured uint64
+	Resumed          uint64
 }
 
 type PlaitPlaitFlow struct {
@@ -151,6 +152,7 @@ const (
 	PlaitMapPlaitChoices           = "plait_choices"
 	PlaitMapPlaitFairs             = "plait_fairs"
 	PlaitMapPlaitLatencies         = "plait_latencies"
+	PlaitMapPlaitPaths             = "plait_paths"
 	PlaitMapPlaitPolicies          = "plait_policies"
 	PlaitMapPlaitPorts             = "plait_ports"
 	PlaitMapPlaitPrefixes          = "plait_prefixes"
@@ -253,6 +255,7 @@ type PlaitMapSpecs struct {
 	PlaitChoices    *ebpf.MapSpec `ebpf:"plait_choices"`
 	PlaitFairs      *ebpf.MapSpec `ebpf:"plait_fairs"`
 	PlaitLatencies  *ebpf.MapSpec `ebpf:"plait_latencies"`
+	PlaitPaths      *ebpf.MapSpec `ebpf:"plait_paths"`
 	PlaitPolicies   *ebpf.MapSpec `ebpf:"plait_policies"`
 	PlaitPorts      *ebpf.MapSpec `ebpf:"plait_ports"`
 	PlaitPrefixes   *ebpf.MapSpec `ebpf:"plait_prefixes"`
@@ -299,6 +302,7 @@ type PlaitMaps struct {
 	PlaitChoices    *ebpf.Map `ebpf:"plait_choices"`
 	PlaitFairs      *ebpf.Map `ebpf:"plait_fairs"`
 	PlaitLatencies  *ebpf.Map `ebpf:"plait_latencies"`
+	PlaitPaths      *ebpf.Map `ebpf:"plait_paths"`
 	PlaitPolicies   *ebpf.Map `ebpf:"plait_policies"`
 	PlaitPorts      *ebpf.Map `ebpf:"plait_ports"`
 	PlaitPrefixes   *ebpf.Map `ebpf:"plait_prefixes"`
@@ -315,6 +319,7 @@ func (m *PlaitMaps) Close() error {
 		m.PlaitChoices,
 		m.PlaitFairs,
 		m.PlaitLatencies,
+		m.PlaitPaths,
 		m.PlaitPolicies,
 		m.PlaitPorts,
 		m.PlaitPrefixes,

@@ -50,6 +50,7 @@ struct plait_sock {
 	__u32 counted_in; /* the entry of plait_latencies in which it is among the connections */
 	__u32 lead_us; /* by which ACKs come sooner than by themselves, as copies (fair.h); 0: they do not */
 	__u32 counted; /* its bursts in that entry, COMPARED_BURSTS at the most */
+	__u32 handshake_us; /* the round trip of its handshake; 0: not known, for the connection was there before */
 	__s32 logs; /* the sum of their logarithms (latency_log in measure.h) */
 
 	/* Rounds, PRR and idle restarts: what the kernel does itself around algorithms without cong_control (window.h). */

@@ -54,6 +54,7 @@ func counterMetrics() []counterMetric {
 		single("samples_dropped", "Samples lost because the daemon did not read them in time."),
 		single("choices_dropped", "Choices there was no room for, of more connections than plait can choose for; tried again."),
 		single("bursts_unmeasured", "Bursts of managed connections whose end was not seen: the connection ended, or left plait."),
+		single("resumed", "Connections that began with what an earlier one had learned of their path."),
 	}
 }
 

@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	}
 	s := Status{
 		Version: "1.2.3", Mode: On, Policy: "plait", HoldoutPercent: 5, UpSince: time.UnixMilli(1234500),
-		Counters:   map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3},
+		Counters:   map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3, "resumed": 5},
 		algorithms: map[string]int{"burst": 2, "cubic": 1},
 		Prefixes:   []PrefixStatus{prefix(Worse, true), prefix(Unclear, false)},
 	}
@@ -54,6 +54,9 @@ plait_info{mode="on",policy="plait",version="1.2.3"} 1
 plait_prefixes{verdict="better"} 0
 plait_prefixes{verdict="unclear"} 1
 plait_prefixes{verdict="worse"} 1
+# HELP plait_resumed_total Connections that began with what an earlier one had learned of their path.
+# TYPE plait_resumed_total counter
+plait_resumed_total 5
 # HELP plait_reverted_prefixes Destination prefixes given back to the system's default because plait was slower.
 # TYPE plait_reverted_prefixes gauge
 plait_reverted_prefixes 1
@@ -72,7 +75,7 @@ plait_start_time_seconds 1234.5
 plait_switches_total 7
 `
 	names := []string{"plait_bursts_unmeasured_total", "plait_choices_dropped_total", "plait_connections_total", "plait_holdout_ratio", "plait_info", "plait_prefixes",
-		"plait_reverted_prefixes", "plait_samples_dropped_total", "plait_sockets", "plait_start_time_seconds", "plait_switches_total"}
+		"plait_resumed_total", "plait_reverted_prefixes", "plait_samples_dropped_total", "plait_sockets", "plait_start_time_seconds", "plait_switches_total"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

@@ -53,7 +53,9 @@ struct burst {
 	__u8 overflowed;    /* in this burst */
 	__u8 suspect;	    /* bursts in a row that lost packets while a queue stood */
 	__u8 counted;	    /* this burst is among them */
-	__u8 pad[4];
+	__u8 lent;	    /* the capacity is of an earlier connection (../path.h), until the first train of this one */
+	__u8 pad[3];
+	__u64 tried_ns; /* since when it tries that, in path.h */
 };
 
 _Static_assert(sizeof(struct burst) <= PLAIT_PRIVATE_WORDS * 8, "private state");
@@ -99,7 +101,8 @@ static __always_inline void burst_learn_train(struct plait_sock *s, struct burst
 		b->distrust--;
 		both = min(both, b->capacity_Bps + (b->capacity_Bps >> 2));
 	}
-	b->capacity_Bps = max(b->capacity_Bps, both);
+	b->capacity_Bps = b->lent ? both : max(b->capacity_Bps, both);
+	b->lent = 0;
 }
 
 /* The fastest train of an overflowing burst is the path's rate, unless it says that there was room. */
