@@ -116,6 +116,14 @@ func slowly(from, to *os.File, delay time.Duration, loses func([]byte) bool) {
 	}
 }
 
+// patient has connections to come send nothing again because an answer is late: such a wire stands still when this process has no processor.
+func (h *host) patient(to, device string) {
+	h.Helper()
+	h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_early_retrans", []byte("0"), 0) }) // no loss probes
+	h.ip("-n " + h.ns + " link set " + device + " up")
+	h.ip("-n " + h.ns + " route add " + to + " dev " + device + " rto_min 30s")
+}
+
 // ackHosts are a server and a client with two links: a quick one, and a slow one of 30 ms each way that connections begin on.
 type ackHosts struct {
 	*host

@@ -208,13 +208,19 @@ type ackPair struct {
 // newSlowPair is one whose slow link takes so long there and back, and loses what loses says on its way back; its quick link takes no time.
 func newSlowPair(t *testing.T, there, back time.Duration, loses func([]byte) bool) *ackPair {
 	t.Helper()
-	h := newNamespace(t)
-	far := h.second("-s")
+	h, far := newSlowLink(t, there, back, loses)
+	return newAckPair(h, far, "44")
+}
+
+func newSlowLink(t *testing.T, there, back time.Duration, loses func([]byte) bool) (h, far *host) {
+	t.Helper()
+	h = newNamespace(t)
+	far = h.second("-s")
 	near, distant := h.device(h.ns, "slow", unix.IFF_TUN), h.device(far.ns, "slow", unix.IFF_TUN)
 	go slowly(near, distant, there, nil)
 	go slowly(distant, near, back, loses)
 	h.ip(fmt.Sprintf("-n %s link add quick type veth peer name quick netns %s", h.ns, far.ns))
-	return newAckPair(h, far, "44")
+	return h, far
 }
 
 // newAckPair copies the ACKs of conn. families are those of the slow link and of the quick one.
@@ -410,8 +416,9 @@ func TestACKTwinHidesNoLoss(t *testing.T) {
 
 // Copies that a filter of the sender takes away are no lead, for which its congestion control would make room; and the twins go on.
 func TestACKCopiesFiltered(t *testing.T) {
-	a := newSlowPair(t, 20*time.Millisecond, 0, nil)
-	h, far := a.host, a.far
+	h, far := newSlowLink(t, 20*time.Millisecond, 0, nil)
+	far.patient("10.9.0.1", "slow")
+	a := newAckPair(h, far, "44")
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 	far.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/quick/rp_filter", []byte("1"), 0) })
 	for range 20 {
