@@ -12,7 +12,7 @@ func TestSysctlsHold(t *testing.T) {
 	for name, value := range map[string]string{"tcp_pacing_ss_ratio": "500", "tcp_pacing_ca_ratio": "400", "tcp_min_tso_segs": "40"} {
 		h.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0) })
 	}
-	h.asKernel(client, func(who string, c pair) {
+	h.asKernel(client, func(who string, c pair) bool {
 		i := h.info(c.server)
 		window := float64(i.Snd_cwnd) * float64(i.Snd_mss) * 1e6 / float64(i.Rtt) // per second
 		percent, want := 100*float64(i.Pacing_rate)/window, 400.
@@ -31,5 +31,6 @@ func TestSysctlsHold(t *testing.T) {
 		if n := h.counter("IpOutRequests") - before; n != 1 {
 			t.Errorf("%s: %d segments leave in %d bundles, want 1", who, segments, n)
 		}
+		return true
 	})
 }
