@@ -70,7 +70,7 @@ func TestRevert(t *testing.T) {
 			return p.Reverted && p.Prefix == loopback && p.Policy == "fixed:bic" && p.Difference.Verdict == Worse && p.Managed.Connections == 500
 		})
 	}
-	h.eventually(compareEvery+3*beatEvery, "the status says that it is reverted", func() bool { return reverted(h.status(p)) })
+	h.eventually(3*compareEvery, "the status says that it is reverted", func() bool { return reverted(h.status(p)) })
 	check := func(what string) {
 		t.Helper()
 		for _, c := range []pair{slow, other, plain} {
