@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What burst has learned of the path between two addresses, kept for the next connection between them. A new connection pays for what is not known of its path with round trips, and most
- * connections are over before it pays off. One that finds its handshake as quick as that of the connection which left word takes up half of what that one knew, until its own first train tells
- * (the conditions are those of draft-ietf-tsvwg-careful-resume: recent, the same round trip, half, paced, given up for what is measured). As a round trip with a queue in it is not the same,
- * what others keep busy is left alone; and one connection at a time tries, for several that begin together would each take the whole.
+ * What burst has learned of the path between two addresses: for the next connection between them, and for those that send at the same time.
+ *
+ * A new connection pays for what is not known of its path with round trips, and most connections are over before it pays off. One whose handshake is as quick as that of the connection which
+ * left word takes half of what that one knew for its bursts, until its own first train tells (the conditions are those of draft-ietf-tsvwg-careful-resume: recent, the same round trip, half,
+ * paced, given up for what is measured). A round trip with a queue in it is not the same. One connection at a time tries, for several that begin together would each take the whole.
+ *
+ * Those with a burst on the way at the same time share what the path has (burst_share()).
  */
 #ifndef PLAIT_PATH_H
 #define PLAIT_PATH_H
@@ -15,6 +18,11 @@
 #define PATH_TRIES_NS (10 * 1000000000ULL)
 #define PATH_SHARE 2
 
+static __always_inline __u32 path_noise_us(__u32 rtt_us)
+{
+	return max(rtt_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US);
+}
+
 struct path_ends {
 	__u32 local[4];
 	__u32 remote[4];
@@ -22,11 +30,14 @@ struct path_ends {
 };
 
 struct path {
-	__u64 capacity_Bps;
+	__u64 capacity_Bps; /* 0: not known */
 	__u64 learned_ns;
 	__u64 tried_ns; /* since when a new connection tries it; 0: none does */
-	__u32 handshake_us; /* the round trip of the handshake of the connection that has learned it, */
-	__u32 min_rtt_us;   /* and its shortest one with data */
+	__u64 begun_ns; /* when a burst last began */
+	__u32 handshake_us; /* the round trip of the handshake of the connection that has learned it */
+	__s32 bursting; /* how many are on the way */
+	__u32 delivered; /* packets of all of them */
+	__u32 padding;
 };
 
 struct {
@@ -43,61 +54,136 @@ static __always_inline void path_ends(struct sock *sk, struct path_ends *e)
 	e->netns = sk->__sk_common.skc_net.net->ns.inum;
 }
 
-/* Before the first data of a connection: whether it begins with what is known of its path. */
-static __noinline int path_resume(struct sock *sk, struct plait_sock *s)
+/* Whether a burst of a connection that has no train of its own yet may begin with what is known, and nobody else tries it. */
+static __always_inline bool path_lends(struct path *p, const struct plait_sock *s, __u64 now)
+{
+	__u32 differs_us = max(s->handshake_us, p->handshake_us) - min(s->handshake_us, p->handshake_us);
+	__u64 tried = p->tried_ns;
+
+	if (!p->capacity_Bps || now - p->learned_ns > PATH_REMEMBERED_NS || differs_us > path_noise_us(p->handshake_us))
+		return false;
+	return (!tried || now - tried > PATH_TRIES_NS) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried;
+}
+
+static __always_inline void path_lend(struct sock *sk, struct path *p, struct plait_sock *s, __u64 now)
 {
 	struct burst *b = (struct burst *)s->private;
-	__u64 now = bpf_ktime_get_ns(), tried;
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+
+	if (!path_lends(p, s, now)) {
+		if (b->capacity_Bps) /* it was lent for a burst before */
+			tp->snd_cwnd = min(tp->snd_cwnd, initial_window(s));
+		b->capacity_Bps = 0;
+		return;
+	}
+	if (b->lent != BURST_LENT)
+		count(resumed);
+	b->lent = BURST_LENT;
+	b->tried_ns = now;
+	b->capacity_Bps = p->capacity_Bps / PATH_SHARE;
+}
+
+/* A burst begins, and is one of those on the way. */
+static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
+{
+	struct burst *b = (struct burst *)s->private;
+	__u64 now = bpf_ktime_get_ns();
 	struct path_ends e = {};
+	struct path *p, fresh = {};
+
+	if (!sk || b->among)
+		return 0;
+	path_ends(sk, &e);
+	p = bpf_map_lookup_elem(&plait_paths, &e);
+	if (!p) {
+		bpf_map_update_elem(&plait_paths, &e, &fresh, BPF_NOEXIST);
+		p = bpf_map_lookup_elem(&plait_paths, &e);
+	}
+	if (!p)
+		return 0;
+	if (p->bursting < 0 || now - p->begun_ns > PATH_TRIES_NS) /* the entry is another one than that of some who have ended, or of some who have not */
+		p->bursting = 0;
+	p->begun_ns = now;
+	__sync_fetch_and_add(&p->bursting, 1);
+	b->sharing = max(p->bursting, 1);
+	b->among = 1;
+	if (b->lent)
+		path_lend(sk, p, s, now);
+	return 0;
+}
+
+/*
+ * On every ACK of a burst. Trains of several come through in turns, each as fast as the path takes it, or mixed, each as slowly as its share: what came through for all of
+ * them while one did is the path's capacity either way.
+ */
+static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32 packets)
+{
+	struct burst *b = (struct burst *)s->private;
+	struct path_ends e = {};
+	const struct tcp_sock *tp;
+	__u32 own, all;
 	struct path *p;
-	__u32 differs_us;
 
 	if (!sk)
 		return 0;
-	s->handshake_us = srtt_us(tcp_sk(sk));
+	tp = tcp_sk(sk);
+	b->seen_Bps = s->dispersion_Bps;
+	if (!b->among)
+		return 0;
 	path_ends(sk, &e);
 	p = bpf_map_lookup_elem(&plait_paths, &e);
-	if (!p || now - p->learned_ns > PATH_REMEMBERED_NS)
+	if (!p)
 		return 0;
-	differs_us = max(s->handshake_us, p->handshake_us) - min(s->handshake_us, p->handshake_us);
-	if (!s->handshake_us || differs_us > max(p->handshake_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US))
-		return 0;
-	tried = p->tried_ns;
-	if ((tried && now - tried < PATH_TRIES_NS) || __sync_val_compare_and_swap(&p->tried_ns, tried, now) != tried)
-		return 0;
-	s->min_rtt_us = p->min_rtt_us;
-	s->min_rtt_since_us = now / 1000;
-	b->capacity_Bps = p->capacity_Bps / PATH_SHARE;
-	b->lent = 1;
-	b->tried_ns = now;
-	sk->sk_pacing_rate = min(b->capacity_Bps, (__u64)sk->sk_max_pacing_rate);
-	count(resumed);
+	__sync_fetch_and_add(&p->delivered, packets);
+	b->sharing = max(p->bursting, 1);
+	own = tp->delivered - b->own_at;
+	all = p->delivered - b->all_at;
+	if (s->train_measured && own && all > own)
+		b->seen_Bps = s->dispersion_Bps * all / own;
+	if (s->train_start_us == tp->tcp_mstamp) {
+		b->own_at = tp->delivered;
+		b->all_at = p->delivered;
+	}
 	return 0;
+}
+
+/* Before the first data of a connection whose handshake lost nothing. */
+static __always_inline void path_resume(const struct tcp_sock *tp, struct plait_sock *s)
+{
+	struct burst *b = (struct burst *)s->private;
+
+	s->handshake_us = srtt_us(tp);
+	if (s->handshake_us)
+		b->lent = BURST_MAY_LEND;
 }
 
 /* When a burst is over, or another algorithm goes on: what it has found out is for the next connection. */
 static __noinline int path_learn(struct sock *sk, struct plait_sock *s)
 {
-	const struct burst *b = (const struct burst *)s->private;
-	struct path fresh = { .learned_ns = bpf_ktime_get_ns() };
+	struct burst *b = (struct burst *)s->private;
 	struct path_ends e = {};
 	struct path *p;
 
-	if (!sk || !s->handshake_us || !b->capacity_Bps)
+	if (!sk || (!b->among && !b->lent))
 		return 0;
 	path_ends(sk, &e);
 	p = bpf_map_lookup_elem(&plait_paths, &e);
-	if (b->lent) { /* nothing new; but it tries no more */
-		if (p && p->tried_ns == b->tried_ns)
-			p->tried_ns = 0;
+	if (!p)
 		return 0;
+	if (b->among)
+		__sync_fetch_and_add(&p->bursting, -1);
+	b->among = 0;
+	if (b->tried_ns && p->tried_ns == b->tried_ns) {
+		p->tried_ns = 0;
+		b->tried_ns = 0;
 	}
-	if (p && p->tried_ns != b->tried_ns)
-		fresh.tried_ns = p->tried_ns;
-	fresh.capacity_Bps = b->capacity_Bps;
-	fresh.handshake_us = s->handshake_us;
-	fresh.min_rtt_us = min_rtt_us(s);
-	bpf_map_update_elem(&plait_paths, &e, &fresh, BPF_ANY);
+	if (!s->trains || b->lent || !b->capacity_Bps || !s->handshake_us) /* nothing new */
+		return 0;
+	if (s->handshake_us > min_rtt_us(s) + path_noise_us(min_rtt_us(s))) /* it met a queue, and who meets one again should not take that for the path */
+		return 0;
+	p->capacity_Bps = min(b->capacity_Bps, b->best_Bps);
+	p->handshake_us = s->handshake_us;
+	p->learned_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -202,12 +202,14 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		if (!choose(sk, s))
 			return 0;
 	}
-	if (s->algorithm == PLAIT_BURST)
+	if (s->algorithm == PLAIT_BURST) {
+		path_delivers(sk, s, rs->acked_sacked);
 		burst_main(sk, s, rs);
-	else if (s->algorithm == PLAIT_BBR)
+	} else if (s->algorithm == PLAIT_BBR) {
 		bbr_main(sk, s, rs);
-	else
+	} else {
 		window_control(sk, s, rs);
+	}
 	if (s->burst_start_us && all_acknowledged(tp)) {
 		burst_ends(sk, s, tp->tcp_mstamp);
 		if (s->algorithm == PLAIT_BURST)
@@ -262,8 +264,8 @@ void BPF_PROG(plait_init, struct sock *sk)
 	want = wanted(s, false);
 	s->algorithm = want < PLAIT_ALGORITHMS ? want : PLAIT_CUBIC;
 	algorithm_init(sk, s);
-	if (fresh && s->algorithm == PLAIT_BURST)
-		path_resume(sk, s);
+	if (fresh && !tp->total_retrans && !is_subflow(sk) && s->algorithm == PLAIT_BURST)
+		path_resume(tp, s);
 }
 
 /*
@@ -287,6 +289,8 @@ void BPF_PROG(plait_release, struct sock *sk)
 		s->burst_start_us = 0;
 		count(bursts_unmeasured);
 	}
+	if (s->algorithm == PLAIT_BURST)
+		path_learn(sk, s);
 	end_pacing(sk, s);
 	leave_window(sk, s);
 	sample_send(sk, s, true);
@@ -391,8 +395,10 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		}
 		if (!choose(sk, s))
 			return window_min_tso_segs(sk);
-		if (s->algorithm == PLAIT_BURST)
+		if (s->algorithm == PLAIT_BURST) {
+			path_begins(sk, s);
 			burst_begin(sk, s);
+		}
 		else if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
 			s->gathered.idle_restarts++;
 			fair_event(sk, s, CA_EVENT_CWND_RESTART);

@@ -49,7 +49,7 @@ func (all *paths) join(number uint64) *path {
 // leave ends a socket, with the votes that it had.
 func (all *paths) leave(on *path, had votes) {
 	on.change(had, votes{})
-	if on.number != 0 && had != (votes{}) {
+	if kept := all.remembered(on); on.number != 0 && had != (votes{}) && had.random+had.overflow >= (kept.random+kept.overflow)/2 {
 		all.ended[on.number] = had
 	}
 	if on.sockets--; on.sockets == 0 {
@@ -70,7 +70,7 @@ func (all *paths) pass(atUs uint64) {
 	all.untilUs = atUs + rememberUs
 }
 
-// remembered returns the votes of the last socket of a path that had some and has ended, if it is not long ago.
+// remembered returns the votes of the last socket of a path that had some and has ended, if it is not long ago, and not much less than one before it: of several at the same time most find out little.
 func (all *paths) remembered(on *path) votes {
 	if had, ok := all.ended[on.number]; ok {
 		return had

@@ -39,6 +39,7 @@ func TestPath(t *testing.T) {
 		{"when the other has ended, and before the clock began anew", []step{{0, at(9000, random), 1, 9}, {-1, random, 1, 1}, {1, signals.Sample{}, 1, 1}}, signals.Cubic},
 		{"when the other ends beside it", []step{{0, random, 1, 9}, {1, signals.Sample{}, 1, 1}, {-1, random, 1, 1}, {1, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
 		{"when one that found nothing ends after it", []step{{0, random, 1, 9}, {1, clean, 1, 1}, {-1, random, 1, 1}, {-2, clean, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
+		{"after one of two that has found little", []step{{0, random, 1, 9}, {1, overflow, 1, 1}, {-1, random, 1, 1}, {-2, overflow, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
 		{"whose first vote was beside another's", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, overflow, 1, 9}, {2, overflow, 1, 1}, {-2, overflow, 1, 1}, {2, random, 1, 1}}, signals.Cubic},
 		{"after one that has one vote more", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, random, 1, 1}, {-2, random, 1, 1}, {2, signals.Sample{}, 1, 1}}, signals.BBR},
 		{"that meets an overflow where one that has ended found a link's losses", []step{{0, random, 1, 9}, {-1, random, 1, 1}, {1, overflow, 1, 7}, {2, signals.Sample{}, 1, 1}}, signals.Cubic},

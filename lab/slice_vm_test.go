@@ -28,7 +28,7 @@ func TestExperiments(t *testing.T) {
 		{"demo-exits", experiment.Options{Set: []string{"workload=stream"}}},
 		{"congestion-shallow", experiment.Options{Set: []string{"rate_mbps=10", "queue_packets=10", "count=22"}}},
 		{"congestion-sizes", experiment.Options{Set: []string{"burst_bytes=16384", "gap_ms=200"}, Seeds: 1}},
-		{"congestion-anew", experiment.Options{Set: []string{"rate_mbps=20", "queue_packets=100", "rtt_ms=100", "loss_percent=0"}, Seeds: 1}},
+		{"congestion-anew", experiment.Options{Set: []string{"connections=1", "bytes=50000", "rate_mbps=20", "queue_packets=100", "rtt_ms=100", "loss_percent=0"}, Seeds: 1}},
 		{"testdata/compressed.yaml", experiment.Options{Seeds: 1}},
 		{"congestion-disturbed", experiment.Options{Set: []string{"by=reorder"}, Seeds: 1}},
 		{"rtcp-table-bottleneck", experiment.Options{Set: []string{"rtt_ms=100", "rate_mbps=1", "queue_packets=10", "count=3"}}},

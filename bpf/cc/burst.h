@@ -45,6 +45,9 @@ enum {
 	BURST_OVERFLOW_BURSTS = 2,
 };
 
+/* A new connection may take its capacity from an earlier one, and it has. */
+enum { BURST_MAY_LEND = 1, BURST_LENT = 2 };
+
 struct burst {
 	__u64 capacity_Bps; /* 0: not known yet */
 	__u64 train_Bps;    /* dispersion of the first train of the last burst */
@@ -53,9 +56,14 @@ struct burst {
 	__u8 overflowed;    /* in this burst */
 	__u8 suspect;	    /* bursts in a row that lost packets while a queue stood */
 	__u8 counted;	    /* this burst is among them */
-	__u8 lent;	    /* the capacity is of an earlier connection (../path.h), until the first train of this one */
-	__u8 pad[3];
-	__u64 tried_ns; /* since when it tries that, in path.h */
+	__u8 lent;	    /* BURST_MAY_LEND, BURST_LENT: until the first train of this connection (../path.h) */
+	__u8 among; /* counted among those with a burst on the way to the same address (../path.h) */
+	__u8 pad[2];
+	__u32 sharing;	  /* how many those are */
+	__u32 own_at;	  /* packets delivered of this connection, */
+	__u32 all_at;	  /* and of all of them, when the train at work began */
+	__u64 tried_ns;	  /* since when it tries what was lent */
+	__u64 seen_Bps;	  /* the last dispersion, with what came through for the others meanwhile */
 };
 
 _Static_assert(sizeof(struct burst) <= PLAIT_PRIVATE_WORDS * 8, "private state");
@@ -78,14 +86,23 @@ static __always_inline __u64 burst_arrival_Bps(const struct tcp_sock *tp, const 
 /* 5/4 of what a rate puts on the way in a minimum RTT, and some packets. */
 static __always_inline __u64 burst_packets(const struct tcp_sock *tp, const struct plait_sock *s, __u64 rate_Bps, __u32 more)
 {
-	__u64 bytes = rate_Bps * min_rtt_us(s) / USEC_PER_SEC;
+	__u32 rtt_us = min_rtt_us(s) ? min_rtt_us(s) : s->handshake_us; /* before the first ACK of data */
+	__u64 bytes = rate_Bps * rtt_us / USEC_PER_SEC;
 
 	return (bytes + (bytes >> 2)) / max(tp->mss_cache, 1u) + more;
 }
 
+/* Of several on the way to the same address each has its share, where there is not enough for all, and before that is known. */
+static __always_inline __u64 burst_share(const struct plait_sock *s, const struct burst *b, __u64 rate_Bps)
+{
+	if (b->sharing > 1 && (b->lent || s->round_losses || burst_queue_stands(s)))
+		return rate_Bps / b->sharing;
+	return rate_Bps;
+}
+
 static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
 {
-	__u64 packets = burst_packets(tp, s, b->capacity_Bps, BURST_TRAIN_PACKETS + 2);
+	__u64 packets = burst_packets(tp, s, burst_share(s, b, b->capacity_Bps), BURST_TRAIN_PACKETS + 2);
 
 	if (s->ack_us && tp->delivered - s->ack_delivered >= BURST_BOUND_AFTER && burst_queue_stands(s))
 		packets = min(packets, burst_packets(tp, s, burst_arrival_Bps(tp, s), BURST_QUEUE_PACKETS));
@@ -94,7 +111,7 @@ static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struc
 
 static __always_inline void burst_learn_train(struct plait_sock *s, struct burst *b)
 {
-	__u64 seen = s->dispersion_Bps, both = b->train_Bps ? min(seen, b->train_Bps) : seen;
+	__u64 seen = b->seen_Bps, both = b->train_Bps ? min(seen, b->train_Bps) : seen;
 
 	b->train_Bps = seen;
 	if (b->distrust && b->capacity_Bps) {
@@ -144,7 +161,7 @@ static __always_inline void burst_learn(const struct tcp_sock *tp, struct plait_
 		b->best_Bps = 0;
 		burst_learn_train(s, b);
 	}
-	b->best_Bps = max(b->best_Bps, s->dispersion_Bps);
+	b->best_Bps = max(b->best_Bps, b->seen_Bps);
 	if (!b->overflowed && burst_overflow(s, b)) {
 		b->overflowed = 1;
 		burst_learn_overflow(tp, s, b);
@@ -177,6 +194,14 @@ static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp)
 	return tp->packets_out ? 2 : BURST_TRAIN_PACKETS;
 }
 
+/* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
+static __always_inline __u64 burst_rate_Bps(const struct plait_sock *s, const struct burst *b)
+{
+	if (!s->ack_us || !b->best_Bps || !burst_queue_stands(s))
+		return burst_share(s, b, b->capacity_Bps);
+	return burst_share(s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)));
+}
+
 /* Before the first packet after an idle time. */
 static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 {
@@ -185,14 +210,8 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 
 	if (b->capacity_Bps)
 		tp->snd_cwnd = burst_window(tp, s, b);
-}
-
-/* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
-static __always_inline __u64 burst_rate_Bps(const struct plait_sock *s, const struct burst *b)
-{
-	if (!s->ack_us || !b->best_Bps || !burst_queue_stands(s))
-		return b->capacity_Bps;
-	return min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2));
+	if (b->lent)
+		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
 }
 
 static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
