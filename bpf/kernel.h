@@ -146,6 +146,7 @@ struct inet_connection_sock {
 	__u32 icsk_rto; /* jiffies */
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_ca_setsockopt : 1;
+	__u8 icsk_ca_initialized : 1;
 };
 
 struct minmax_sample {

@@ -35,6 +35,8 @@ static __always_inline bool forget(struct bpf_sock_ops *ctx, struct sock *sk)
 
 	if (!s)
 		return false;
+	if (s->asked && BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_initialized))
+		return false; /* of this connection: its application asked for plait while it connected, and the kernel does not begin again */
 	ours = s->kind == SOCK_MANAGED && !s->asked && !bpf_getsockopt(ctx, SOL_TCP, TCP_CONGESTION, name, sizeof(name)) && is_plait(name);
 	bpf_sk_storage_delete(&plait_socks, sk);
 	return ours && !bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback));

@@ -3,7 +3,9 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
+	"plait.dev/plait/internal/rung"
+	"plait.dev/plait/lab/netns"
 )
 
 // Who alone wants plait asks for it, by socket or by route, on a host where all others are held out. Without plait neither can be had.
@@ -67,4 +71,41 @@ func TestAsks(t *testing.T) {
 		t.Errorf("another plait down says %+v, want that one is kept", left)
 	}
 	h.uses("by route, new", routed(), systemDefault, systemDefault)
+}
+
+// An application may ask while it connects: the kernel begins with plait then, and not again when the connection is there.
+func TestAsksWhileItConnects(t *testing.T) {
+	rung.Netns(t)
+	s := newSwitching(t, "burst", func(uint32, func()) bool { return false })
+	var l net.Listener
+	s.must(netns.Do(s.ns+"-client", func() (err error) {
+		l, err = net.Listen("tcp", "10.3.0.2:0")
+		return err
+	}))
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.Copy(io.Discard, c)
+		}
+	}()
+	var fd int
+	s.in(func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		to := &unix.SockaddrInet4{Addr: [4]byte{10, 3, 0, 2}, Port: l.Addr().(*net.TCPAddr).Port}
+		if err := unix.Connect(fd, to); !errors.Is(err, unix.EINPROGRESS) {
+			return fmt.Errorf("connected already: %w", err)
+		}
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "plait")
+	})
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	made, err := net.FileConn(f)
+	s.must(err)
+	c := made.(*net.TCPConn)
+	defer c.Close()
+	s.eventually(10*time.Second, "it is connected", func() bool { return s.info(c).State == unix.BPF_TCP_ESTABLISHED })
+	go func() { _ = send(c, 0, 4<<20) }()
+	s.eventually(time.Minute, "its window grows", func() bool { return s.window(c) > 11 })
 }
