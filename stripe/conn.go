@@ -136,6 +136,7 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 		p.flight.near = p.flight.ends[1].meter
 	}
 	c.paths[h.Path] = p
+	c.deserted = 0 // the peer lives
 	if !p.flight.spent() {
 		c.pathless = time.Time{}
 	}

@@ -28,6 +28,26 @@ func TestSilentForTooLong(t *testing.T) {
 	})
 }
 
+// A reset of long ago, by a router say, says nothing about a later silence: a new path has shown meanwhile that the peer lives.
+func TestSilentLongAfterReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := simPath{mbps: 8, delay: 15e6, queue: 75000}
+		s := newSimSession(t, link)
+		defer s.close()
+		time.Sleep(100 * time.Millisecond) // the ends meet
+		s.near.paths[1].end(io.EOF)
+		s.add(t, link)
+		time.Sleep(time.Minute)
+		s.wires[len(s.wires)-1].freeze()
+		start := time.Now()
+		_ = s.near.SetReadDeadline(start.Add(10 * time.Minute))
+		_, err := s.near.Read(make([]byte, 1))
+		if took := time.Since(start); !errors.Is(err, ErrNoPath) || took < defaultPatience {
+			t.Errorf("read ended after %v: %v", took, err)
+		}
+	})
+}
+
 // On a busy host ticks come late, and some not at all. The rate is of the time that has gone by, not of the ticks.
 func TestRateOfLateTicks(t *testing.T) {
 	from := time.Now()
