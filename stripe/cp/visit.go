@@ -39,8 +39,8 @@ func visitFrom(file string, d fs.DirEntry, visit fs.WalkDirFunc) error {
 	}
 	defer dir.Close()
 	for more := true; more; {
-		some, err := dir.ReadDir(visitAtOnce)
-		if more = len(some) == visitAtOnce; !more {
+		some, err := readSome(dir)
+		if more = err == nil; !more {
 			dir.Close()
 		}
 		slices.SortFunc(some, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -54,6 +54,17 @@ func visitFrom(file string, d fs.DirEntry, visit fs.WalkDirFunc) error {
 		}
 	}
 	return nil
+}
+
+// readSome reads up to visitAtOnce entries, and less at the end of a directory only. ReadDir may give less before, without an error: on file systems that do not tell what an entry
+// is, it looks at each, and leaves out what has been removed meanwhile.
+func readSome(dir fs.ReadDirFile) (some []fs.DirEntry, err error) {
+	for err == nil && len(some) < visitAtOnce {
+		var next []fs.DirEntry
+		next, err = dir.ReadDir(visitAtOnce - len(some))
+		some = append(some, next...)
+	}
+	return some, err
 }
 
 // openSource opens a file or directory for reading. Neither it nor a directory on the way to it is a link, as they were not when it was found: whoever may change a directory could

@@ -75,6 +75,46 @@ func TestWalkOfMany(t *testing.T) {
 	}
 }
 
+// forgetful is a directory of a file system that does not tell what its entries are: every third is removed between its reading and the look at it, which ReadDir leaves out.
+type forgetful struct {
+	fs.ReadDirFile
+	left int
+}
+
+func (d *forgetful) ReadDir(n int) (some []fs.DirEntry, err error) {
+	if d.left == 0 {
+		return nil, io.EOF
+	}
+	for ; n > 0 && d.left > 0; n, d.left = n-1, d.left-1 {
+		if d.left%3 != 0 {
+			some = append(some, nil)
+		}
+	}
+	return some, nil
+}
+
+// Files that are removed while a directory is read do not end its reading.
+func TestReadWhileRemoved(t *testing.T) {
+	for name, all := range map[string]int{"empty": 0, "three": 3, "small": 99, "in two parts": 3 * visitAtOnce, "in three": 3*visitAtOnce + 3} {
+		t.Run(name, func(t *testing.T) {
+			dir := &forgetful{left: all}
+			found := 0
+			for {
+				some, err := readSome(dir)
+				if found += len(some); errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil || len(some) != visitAtOnce {
+					t.Fatalf("%d entries, %v", len(some), err)
+				}
+			}
+			if want := all - all/3; found != want {
+				t.Errorf("%d entries, want %d", found, want)
+			}
+		})
+	}
+}
+
 // Another user who may write to a directory puts a link in its place, between its listing and its opening, or that of a file in it: what that leads to is not read.
 func TestSourceIsNotLeft(t *testing.T) {
 	top, err := follow(t.TempDir())
