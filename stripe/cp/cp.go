@@ -10,13 +10,14 @@
 package cp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,7 +93,7 @@ func Pull(conn net.Conn, sources []string, to string, opt Options, p *Progress) 
 // asked is what a pull asks for.
 func asked(sources []string, to string, opt Options) (request, error) {
 	r := request{Send: true, Sources: sources, Into: len(sources) > 1 || strings.HasSuffix(to, "/"), Checksum: opt.Checksum}
-	to, err := home(to)
+	to, err := destination(to)
 	if err != nil {
 		return r, err
 	}
@@ -108,9 +109,10 @@ func asked(sources []string, to string, opt Options) (request, error) {
 	for _, name := range r.Names {
 		at := to
 		if within {
-			at = filepath.Join(to, name)
+			at = join(to, name)
 		}
-		r.Absent = append(r.Absent, !there(at) && !there(filepath.Join(filepath.Dir(at), partOf(filepath.Base(at)))))
+		dir, base := split(at)
+		r.Absent = append(r.Absent, !there(at) && !there(join(dir, partOf(base))))
 	}
 	return r, nil
 }
@@ -121,13 +123,39 @@ func nameOf(source string) string {
 	if source == "~" || strings.HasPrefix(source, "~/") {
 		source = "." + source[1:]
 	}
-	return path.Base(path.Clean(source))
+	return lastOf(source)
 }
 
-// nameThere is the name a source of this host has at the other end: that of the directory itself, if it is written as . or so.
+// lastOf is the last name in a path, .. too; of one without any it is . or /.
+func lastOf(file string) string {
+	for _, name := range slices.Backward(strings.Split(file, "/")) {
+		if name != "" && name != "." {
+			return name
+		}
+	}
+	if strings.HasPrefix(file, "/") {
+		return "/"
+	}
+	return "."
+}
+
+// nameThere is the name a source of this host has at the other end: that of the directory itself, if it is written as . or so. What is above a link is not what its letters say.
 func nameThere(source string) (string, error) {
-	abs, err := filepath.Abs(source)
-	return filepath.Base(abs), err
+	name := lastOf(source)
+	if name != "." && name != ".." {
+		return name, nil
+	}
+	here, err := os.Getwd()
+	if err != nil || name == "." {
+		return filepath.Base(here), err
+	}
+	if !filepath.IsAbs(source) {
+		source = here + "/" + source
+	}
+	if top, err := filepath.EvalSymlinks(source); err == nil {
+		return filepath.Base(top), nil
+	}
+	return filepath.Base(filepath.Clean(source)), nil // the walk tells
 }
 
 // nameHere is the name a source of the other end has at this one.
@@ -186,14 +214,39 @@ func serve(s *stream) error {
 }
 
 // home is a path without ~ in front; paths are relative to the home directory anyway where ssh starts a program. Nothing is the
-// current directory.
+// current directory. The rest is left to the kernel: what is above a link is not what its letters say.
 func home(file string) (string, error) {
-	rest, ok := strings.CutPrefix(file, "~/")
-	if !ok && file != "~" {
-		return filepath.Clean(file), nil
+	if file != "~" && !strings.HasPrefix(file, "~/") {
+		return cmp.Or(file, "."), nil
 	}
 	dir, err := os.UserHomeDir()
-	return filepath.Join(dir, strings.TrimPrefix(rest, "~")), err
+	return dir + file[1:], err
+}
+
+// destination is where to copy to, without a slash at its end.
+func destination(to string) (string, error) {
+	to, err := home(to)
+	return cmp.Or(strings.TrimRight(to, "/"), "/"), err
+}
+
+// split takes a path apart at its last slash, as [filepath.Dir] and [filepath.Base] do, but for .. in it, which stays.
+func split(file string) (dir, name string) {
+	dir, name = filepath.Split(file)
+	if dir == "" {
+		return ".", name
+	}
+	return cmp.Or(strings.TrimRight(dir, "/"), "/"), name
+}
+
+// join is [filepath.Join], but for .. in the directory, which stays.
+func join(dir, name string) string {
+	switch {
+	case name == ".":
+		return dir
+	case dir == ".":
+		return name
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + name
 }
 
 // errBroken is a peer that does not keep to the protocol.

@@ -180,6 +180,8 @@ func TestPlaces(t *testing.T) {
 		{"made", "made/file", ""},
 		{"file/", "", "no directory"},
 		{"a/b/c", "", "no such file"},
+		{"a/..", "", "make a first"},
+		{"file/.", "", "not a directory"},
 	} {
 		_, problems, err := push(t, Options{}, c.to, "file")
 		if c.err != "" {

@@ -43,7 +43,7 @@ func isMarked(dir string, sources []string) bool {
 		return false
 	}
 	var mark, in unix.Stat_t
-	err := errors.Join(unix.Lstat(filepath.Join(dir, markOf(sources[0])), &mark), unix.Stat(dir, &in))
+	err := errors.Join(unix.Lstat(join(dir, markOf(sources[0])), &mark), unix.Stat(dir, &in))
 	return err == nil && mark.Mode&unix.S_IFMT == unix.S_IFREG && mark.Nlink == 1 && (int(mark.Uid) == os.Geteuid() || mark.Uid == in.Uid)
 }
 

@@ -136,7 +136,7 @@ func (rc *receiver) end(path string, err error) error {
 // place opens the directory to write below, and gives the sources their names in it, as cp(1) does. It says whether the user named what the only source is to be; then
 // the directory is the one that is in, or itself, if an interrupted copy has made it.
 func place(to string, names []string, into bool) (root *os.Root, in []string, named bool, err error) {
-	if to, err = home(to); err != nil {
+	if to, err = destination(to); err != nil {
 		return nil, nil, false, err
 	}
 	for _, n := range names {
@@ -144,6 +144,7 @@ func place(to string, names []string, into bool) (root *os.Root, in []string, na
 			return nil, nil, false, fmt.Errorf("%q is no name for a file", n)
 		}
 	}
+	dir, base := split(to)
 	info, err := os.Stat(to)
 	switch {
 	case err == nil && info.IsDir() && !into && isMarked(to, names):
@@ -156,12 +157,14 @@ func place(to string, names []string, into bool) (root *os.Root, in []string, na
 		return nil, nil, false, errInTheWay
 	case errors.Is(err, fs.ErrNotExist) && into:
 		if err := os.Mkdir(to, 0o777); err != nil {
-			return nil, nil, false, absent(filepath.Dir(to), err)
+			return nil, nil, false, absent(dir, err)
 		}
 		in = names
+	case base == "." || base == "..": // they are there if what is before them is
+		return nil, nil, false, absent(dir, err)
 	case err == nil || errors.Is(err, fs.ErrNotExist):
-		root, err := os.OpenRoot(filepath.Dir(to))
-		return root, []string{filepath.Base(to)}, true, absent(filepath.Dir(to), err)
+		root, err := os.OpenRoot(dir)
+		return root, []string{base}, true, absent(dir, err)
 	default:
 		return nil, nil, false, err
 	}
@@ -252,7 +255,7 @@ func (rc *receiver) takeEntry(e entry) error {
 
 // refuse says that an entry is not copied, or ends the copy if nothing more can be.
 func (rc *receiver) refuse(e entry, name string, err error) error {
-	file := filepath.Join(rc.root.Name(), name)
+	file := join(rc.root.Name(), name)
 	if hopeless(err) {
 		return rc.end(file, err)
 	}
@@ -358,5 +361,5 @@ func (rc *receiver) finishDir(name string, d directory) error {
 	if err == nil {
 		return nil
 	}
-	return rc.tell(problem{Path: filepath.Join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)})
+	return rc.tell(problem{Path: join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)})
 }

@@ -66,6 +66,47 @@ func TestBelow(t *testing.T) {
 	}
 }
 
+// What is above a link is that of the directory it leads to, for sources and destinations, and for the names of sources, as it is for all other programs.
+func TestAboveLink(t *testing.T) {
+	for _, c := range []struct{ source, to, want string }{
+		{"current/../log", "d", "d/log"},
+		{"current/../log", "new", "new"},
+		{"current/../log", "current/..", "releases/log"},
+		{"current/../log", "current/../new", "releases/new"},
+		{"current/../log", "current/../new/", "releases/new/log"},
+		{"current/../log", "current/../42", "releases/42/log"},
+		{"current/../log", "current/../old/old", "releases/old/old"},
+		{"current/../.", "d", "d/releases/log"},
+		{"current/../42/..", "new", "new/log"},
+		{"dir", "part/../begun", "parts/begun/log"},
+	} {
+		for way, run := range map[string]func(*testing.T, Options, string, ...string) (*Progress, []Problem, error){"push": push, "pull": pull} {
+			if way == "pull" && lastOf(c.source) == ".." {
+				continue // it has no name there
+			}
+			t.Run(way+" "+c.source+" to "+c.to, func(t *testing.T) {
+				t.Chdir(t.TempDir())
+				for name, content := range map[string]string{"releases/log": "above", "releases/42/x": "", "releases/old/old": "", "log": "beside", "d/x": "", "dir/log": "above", "parts/1/x": "", "parts/begun/" + markOf("dir"): ""} {
+					write(t, name, content)
+				}
+				if err := errors.Join(os.Symlink("releases/42", "current"), os.Symlink("parts/1", "part")); err != nil {
+					t.Fatal(err)
+				}
+				_, problems, err := run(t, Options{}, c.to, c.source)
+				if err != nil || len(problems) > 0 {
+					t.Error(problems, err)
+				}
+				if got, err := os.ReadFile(c.want); string(got) != "above" {
+					t.Errorf("%q, %v", got, err)
+				}
+				if got, err := os.ReadFile("log"); string(got) != "beside" {
+					t.Errorf("the other one has become %q, %v", got, err)
+				}
+			})
+		}
+	}
+}
+
 // Setuid and setgid of files are not copied, as nobody's ownership is: they would give the receiver's rights away. A directory is no more open than its
 // source, and one that is shared at the destination stays so.
 func TestSpecialModes(t *testing.T) {
