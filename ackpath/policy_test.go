@@ -11,7 +11,8 @@ var begin = time.Unix(1_000_000, 0)
 // answered is a way with this round trip.
 func answered(rtt time.Duration, fair bool) *Way {
 	w := &Way{}
-	w.Ask(begin.Add(-rtt), 1)
+	w.Ask(begin.Add(-rtt))
+	w.Asked(begin.Add(-rtt), 1)
 	w.Answered(begin, 1, fair)
 	return w
 }
@@ -19,7 +20,7 @@ func answered(rtt time.Duration, fair bool) *Way {
 // silent is a way that was given up.
 func silent() *Way {
 	w := &Way{}
-	for now := begin.Add(-time.Minute); w.Ask(now, 1); now = now.Add(HelloEvery) {
+	for now := begin.Add(-time.Minute); w.Ask(now); now = now.Add(HelloEvery) {
 	}
 	return w
 }
@@ -28,9 +29,10 @@ func silent() *Way {
 func TestWay(t *testing.T) {
 	var w Way
 	now := begin
-	if !w.Ask(now, 1) || w.Ask(now.Add(HelloEvery/2), 2) {
+	if !w.Ask(now) || w.Ask(now.Add(HelloEvery/2)) {
 		t.Error("want a hello at once, and no other half a second later")
 	}
+	w.Asked(now, 1)
 	if w.Answered(now, 99, true) || w.Fair() {
 		t.Error("an answer with a nonce that nobody sent was taken")
 	}
@@ -45,7 +47,8 @@ func TestWay(t *testing.T) {
 			t.Errorf("round trip %v after %d longer ones, want 100 ms", w.RTT(), i)
 		}
 		now = now.Add(HelloEvery)
-		w.Ask(now, 10+i)
+		w.Ask(now)
+		w.Asked(now, 10+i)
 		w.Answered(now.Add(200*time.Millisecond), 10+i, true)
 	}
 	if w.RTT() != 200*time.Millisecond {
@@ -53,7 +56,8 @@ func TestWay(t *testing.T) {
 	}
 	for _, rest := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
 		asked := 0
-		for now = now.Add(HelloEvery); w.Ask(now, 4); now = now.Add(HelloEvery) {
+		for now = now.Add(HelloEvery); w.Ask(now); now = now.Add(HelloEvery) {
+			w.Asked(now, 4)
 			asked++
 		}
 		if asked != unansweredMost || w.Silent(now) != now.Add(rest) || w.RTT() != 0 || w.Fair() {
@@ -74,9 +78,10 @@ func TestWayLongRoundTrip(t *testing.T) {
 		if i >= 2 && !w.Answered(now.Add(-time.Millisecond), i-1, true) {
 			t.Fatalf("the answer to hello %d was not taken", i-1)
 		}
-		if !w.Ask(now, i+1) {
+		if !w.Ask(now) {
 			t.Fatalf("no hello after %d s, though each is answered after 2", i)
 		}
+		w.Asked(now, i+1)
 	}
 	if w.RTT().Round(time.Millisecond) != 1999*time.Millisecond {
 		t.Errorf("round trip %v, want 2 s", w.RTT())

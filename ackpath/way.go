@@ -48,8 +48,8 @@ type question struct {
 	at    time.Time
 }
 
-// Ask says whether it is time for a hello with this nonce. A way that was silent rests.
-func (w *Way) Ask(now time.Time, nonce uint64) bool {
+// Ask says whether it is time for a hello, which is to be sent then. A way that was silent rests.
+func (w *Way) Ask(now time.Time) bool {
 	if !w.pause.over(now) || !w.last.IsZero() && now.Sub(w.last) < HelloEvery-HelloEvery/10 {
 		return false
 	}
@@ -60,11 +60,10 @@ func (w *Way) Ask(now time.Time, nonce uint64) bool {
 	}
 	w.unanswered++
 	w.last = now
-	w.Asked(now, nonce)
 	return true
 }
 
-// Asked remembers a hello, also one between those that are due.
+// Asked remembers a hello with this nonce that is sent now, also one between those that are due.
 func (w *Way) Asked(now time.Time, nonce uint64) {
 	for len(w.asked) > 0 && now.Sub(w.asked[0].at) > patience {
 		w.asked = w.asked[1:]

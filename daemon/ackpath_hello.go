@@ -35,13 +35,10 @@ func (r *ackReceiver) greet(now time.Time) {
 			continue
 		}
 		about, most := news[k], 1
-		nonce := rand.Uint64()
-		if w.Ask(now, nonce) {
+		if w.Ask(now) {
 			about, most = ask[k], hellosAtOnce
 		} else if len(about) == 0 {
 			continue
-		} else {
-			w.Asked(now, nonce)
 		}
 		slices.SortFunc(about, func(a, b *ackFlow) int { return a.asked.Compare(b.asked) })
 		var names []ackpath.Name
@@ -50,14 +47,14 @@ func (r *ackReceiver) greet(now time.Time) {
 			names = append(names, f.name)
 		}
 		w.lacks = ""
-		if err := r.hello(now, k, w, nonce, names); err != nil {
+		if err := r.hello(k, w, names); err != nil {
 			w.lacks = err.Error()
 		}
 	}
 }
 
 // hello sends what there is to ask over one way, in as many hellos as it takes.
-func (r *ackReceiver) hello(now time.Time, k wayKey, w *ackWay, nonce uint64, about []ackpath.Name) error {
+func (r *ackReceiver) hello(k wayKey, w *ackWay, about []ackpath.Name) error {
 	socket := r.sockets[k.helloKey]
 	if socket == nil {
 		var err error
@@ -69,15 +66,14 @@ func (r *ackReceiver) hello(now time.Time, k wayKey, w *ackWay, nonce uint64, ab
 	}
 	to := netip.AddrPortFrom(k.server, r.port)
 	for {
-		n := min(len(about), ackpath.MaxFlows)
+		n, nonce := min(len(about), ackpath.MaxFlows), rand.Uint64()
+		w.Asked(r.clock(), nonce) // the look began before the search of all sockets
 		if _, err := socket.WriteToUDPAddrPort(ackpath.Hello{Nonce: nonce, Flows: about[:n]}.Append(nil), to); err != nil {
 			return err
 		}
 		if about = about[n:]; len(about) == 0 {
 			return nil
 		}
-		nonce = rand.Uint64()
-		w.Asked(now, nonce)
 	}
 }
 

@@ -27,6 +27,7 @@ func TestAckReceiverMany(t *testing.T) {
 	asked := map[ackpath.Name]time.Time{}
 	begin, b, every := time.Now(), make([]byte, 2048), askAgain
 	for at := begin; at.Before(begin.Add(2 * takenFor)); at = at.Add(every) {
+		r.clock = func() time.Time { return at }
 		if at.Sub(begin) > 2*newFor {
 			every = ackLookEvery
 		}
@@ -47,7 +48,8 @@ func TestAckReceiverMany(t *testing.T) {
 				}
 				if key.link == 2 {
 					way.Way = ackpath.Way{}
-					way.Ask(at.Add(-3*time.Second), h.Nonce)
+					way.Ask(at.Add(-3 * time.Second))
+					way.Asked(at.Add(-3*time.Second), h.Nonce)
 				}
 				if !sender.admits(at, key.source) {
 					t.Fatalf("after %v a hello is not answered", at.Sub(begin))
@@ -72,6 +74,41 @@ func TestAckReceiverMany(t *testing.T) {
 	}
 }
 
+// A way's round trip begins when its hello is sent, not when the look began: before that all sockets of the host are searched, and at first the hellos' own opened.
+func TestAckReceiverRTT(t *testing.T) {
+	r, _, sender, flows, _ := newAckRig(t)
+	const took, rtt = 100 * time.Millisecond, 5 * time.Millisecond
+	now := time.Unix(1000, 0)
+	r.clock = func() time.Time { return now }
+	r.list = func() ([]mptcp.Flow, error) { now = now.Add(took); return *flows, nil }
+	open := r.open
+	r.open = func(l ackLink) (*net.UDPConn, error) { now = now.Add(took); return open(l) }
+	b, most := make([]byte, 2048), rtt+took // the other way's socket is opened meanwhile
+	for range 3 {
+		r.look(now)
+		nonces := map[netip.AddrPort]uint64{}
+		for range *flows {
+			_ = sender.SetReadDeadline(time.Now().Add(10 * time.Second))
+			n, from, err := sender.ReadFromUDPAddrPort(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := ackpath.ParseHello(b[:n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			nonces[from] = h.Nonce
+		}
+		for k, w := range r.ways {
+			r.answered(now.Add(rtt), k, ackpath.Answer{Nonce: nonces[r.sockets[k.helloKey].LocalAddr().(*net.UDPAddr).AddrPort()], Fair: true})
+			if w.RTT() < rtt || w.RTT() > most {
+				t.Errorf("the round trip over %s is %v, want %v to %v", w.link.name, w.RTT(), rtt, most)
+			}
+		}
+		now, most = now.Add(ackpath.HelloEvery), rtt
+	}
+}
+
 // When copies over one quick link end, another one is taken at once, after the sender was asked over it; a link to which they were ended stays in its pause.
 func TestAckReceiverThirdLink(t *testing.T) {
 	r, k, _, flows, _ := newAckRig(t)
@@ -83,7 +120,8 @@ func TestAckReceiverThirdLink(t *testing.T) {
 			if k.link == index {
 				w.Way = ackpath.Way{}
 				if rtt > 0 {
-					w.Ask(now.Add(-rtt), 1)
+					w.Ask(now.Add(-rtt))
+					w.Asked(now.Add(-rtt), 1)
 					w.Answered(now, 1, true)
 				}
 			}
@@ -150,7 +188,8 @@ func TestAckReceiverFlap(t *testing.T) {
 		for k, w := range r.ways {
 			rtt := map[int]time.Duration{2: 300 * time.Millisecond, 3: 20 * time.Millisecond}[k.link]
 			w.Way = ackpath.Way{}
-			w.Ask(now.Add(-rtt), 1)
+			w.Ask(now.Add(-rtt))
+			w.Asked(now.Add(-rtt), 1)
 			w.Answered(now, 1, true)
 		}
 		agree := func(what string) {

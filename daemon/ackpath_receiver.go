@@ -34,6 +34,8 @@ type ackReceiver struct {
 	wait func(stop <-chan struct{}, joined func()) error
 	find func(mptcp.Flow) (ackLink, error)
 	open func(ackLink) (*net.UDPConn, error)
+	// When a hello is sent; tests have another clock.
+	clock func() time.Time
 
 	stop    chan struct{}
 	news    chan struct{} // something was answered that a decision waits for
@@ -50,7 +52,7 @@ type ackReceiver struct {
 }
 
 func newAckReceiver(k ackKernel, port uint16, logf func(string, ...any)) *ackReceiver {
-	return &ackReceiver{kernel: k, port: port, logf: logf, list: mptcp.Flows, wait: mptcp.Joins, find: linkOf, open: openHello,
+	return &ackReceiver{kernel: k, port: port, logf: logf, list: mptcp.Flows, wait: mptcp.Joins, find: linkOf, open: openHello, clock: time.Now,
 		stop: make(chan struct{}), news: make(chan struct{}, 1), mode: Off,
 		sockets: map[helloKey]*net.UDPConn{}, ways: map[wayKey]*ackWay{}, flows: map[bpf.FlowKey]*ackFlow{}}
 }

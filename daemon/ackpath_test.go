@@ -278,7 +278,8 @@ func (s *loopbackWay) reply(t *testing.T, r *ackReceiver, hellos int) (asked []a
 		}
 		if way.link.index == 2 { // as if the hello had left long ago
 			way.Way = ackpath.Way{}
-			way.Ask(time.Now().Add(-3*time.Second), h.Nonce)
+			way.Ask(time.Now().Add(-3 * time.Second))
+			way.Asked(time.Now().Add(-3*time.Second), h.Nonce)
 		}
 		before := way.Way
 		r.mu.Unlock()
