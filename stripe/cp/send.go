@@ -137,6 +137,12 @@ func (se *sender) runHear() error {
 				return err
 			}
 		case msgBye:
+			se.mu.Lock()
+			early := !se.walked || len(se.open) > 0
+			se.mu.Unlock()
+			if early { // nobody would hear the answers that are waited for
+				return fmt.Errorf("%w: goodbye before the end", errBroken)
+			}
 			return nil
 		default:
 			return fmt.Errorf("%w: message %q from the receiver", errBroken, kind)

@@ -47,6 +47,40 @@ func TestRefusedUnasked(t *testing.T) {
 	}
 }
 
+// A receiver that says goodbye while something is open ends the copy, which would wait for its answers without an end.
+func TestEarlyBye(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "content")
+	for name, after := range map[string]byte{"at once": msgRequest, "with an entry open": msgEnd} {
+		t.Run(name, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			go func() {
+				s := newStream(far, nil)
+				for buf := []byte(nil); ; {
+					kind, _, err := s.next(&buf)
+					if err != nil {
+						return
+					}
+					if kind == after {
+						go func() { _, _ = s.send(msgBye, struct{}{}), s.flush() }()
+					}
+				}
+			}()
+			ended := make(chan error, 1)
+			go func() { ended <- Push(near, []string{file}, "x", Options{}, NewProgress(func(Problem) {})) }()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, errBroken) {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the copy goes on")
+			}
+		})
+	}
+}
+
 // However many files of an absent source are refused while a large one is being sent, the copy goes on.
 func TestManyRefusedUnasked(t *testing.T) {
 	dir := t.TempDir()

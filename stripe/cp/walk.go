@@ -89,15 +89,15 @@ func (se *sender) runWalk() {
 		}
 	}
 	err := se.sendTotal(t, true)
+	se.mu.Lock()
+	se.walked = true // before it is said: the goodbye may be here first
+	se.mu.Unlock()
 	if err == nil {
 		err = se.s.send(msgEnd, struct{}{})
 	}
 	if err == nil {
 		err = se.s.flush()
 	}
-	se.mu.Lock()
-	se.walked = true
-	se.mu.Unlock()
 	se.fail(err)
 }
 
