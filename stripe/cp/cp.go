@@ -98,7 +98,7 @@ func asked(sources []string, to string, opt Options) (request, error) {
 		return r, err
 	}
 	for _, s := range sources {
-		name, err := nameHere(s)
+		name, err := nameHere(s, len(sources) == 1)
 		if err != nil {
 			return r, err
 		}
@@ -158,11 +158,14 @@ func nameThere(source string) (string, error) {
 	return filepath.Base(filepath.Clean(source)), nil // the walk tells
 }
 
-// nameHere is the name a source of the other end has at this one.
-func nameHere(source string) (string, error) {
+// nameHere is the name a source of the other end has at this one. What is in one without a name goes into the destination, where no name is compared with those of other sources.
+func nameHere(source string, alone bool) (string, error) {
 	name := nameOf(source)
 	if name == ".." || name == "/" {
 		return "", fmt.Errorf("%s: has no name to give it here; name the directory itself", source)
+	}
+	if name == "." && !alone {
+		return "", fmt.Errorf("%s: has no name here, so what is in it could take the place of other sources; copy it alone, or name the directory itself", cmp.Or(source, "."))
 	}
 	return name, nil
 }

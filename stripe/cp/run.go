@@ -28,7 +28,8 @@ type Job struct {
 var ErrPartly = errors.New("not everything was copied")
 
 // Parse makes a job of the arguments of cp: sources, and a destination. Either all sources or the destination are at a host:
-// host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name. No two sources may have the same name: one would overwrite the other.
+// host:path, user@host:path, or [address]:path. A colon after a slash belongs to a name. No two sources may have the same name: one would overwrite the other. A directory
+// of another host that has none in its path is the only source.
 func Parse(args []string) (Job, error) {
 	if len(args) < 2 {
 		return Job{}, errors.New("give what to copy, and where to: plait cp SRC... DST")
@@ -58,7 +59,7 @@ func Parse(args []string) (Job, error) {
 		j.Sources = append(j.Sources, source)
 		name, err := nameThere(source)
 		if host != "" {
-			name, err = nameHere(source)
+			name, err = nameHere(source, last == 1)
 		}
 		if err != nil {
 			return j, err

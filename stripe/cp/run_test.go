@@ -27,7 +27,9 @@ func TestParse(t *testing.T) {
 		{"[::1]:x y", "::1", "x", "y", true},
 		{"[fe80::1%eth0]:x y", "fe80::1%eth0", "x", "y", true},
 		{"h:a h:b ./c:d", "h", "a b", "./c:d", true},
-		{"h:~ h:~/b h:./~c .", "h", "~ ~/b ./~c", ".", true},
+		{"h:~/b h:./~c .", "h", "~/b ./~c", ".", true},
+		{"h:~ .", "h", "~", ".", true},
+		{". b h:", "h", ". b", "", false},
 		{"./me@::1:x h:y", "h", "./me@::1:x", "y", false},
 		{"./::1:x h:y", "h", "./::1:x", "y", false},
 	} {
@@ -40,7 +42,7 @@ func TestParse(t *testing.T) {
 		"a:b h:": "write ./a:b", "x a:b h:": "write ./a:b", "h:~user/x .": "h:./~user/x", "x h:~user": "only ~ alone", "x me@[::1]:~user": "me@[::1]:./~user", "::1:/x .": "in brackets: [::1]:/x",
 		"x user@::1:/x": "in brackets: user@[::1]:/x", "2001:db8::1:x .": "[2001:db8::1]:x", "x fe80::1%eth0:": "[fe80::1%eth0]:", "x [fe80::1%eth0]": "write [fe80::1%eth0]: for", "a/x b/x/ h:": "a/x and b/x/ would both be x in h:",
 		". elsewhere/cp h:": ". and elsewhere/cp would both be cp in h:", "run.go elsewhere/x/../run.go h:": "would both be run.go", "x [2001:db8::1]": "no path: write [2001:db8::1]: for the home directory",
-		"h:a/.. .": "a/..: has no name", "me@2001:db8::1 x": "write me@[2001:db8::1]:", "[]:x h:y": "both on other hosts"} {
+		"h:a/.. .": "a/..: has no name", "h:~ h:~/b d": "~: has no name here", "h:a h:./ d": "./: has no name here", "h: h:a d": ".: has no name here", "me@2001:db8::1 x": "write me@[2001:db8::1]:", "[]:x h:y": "both on other hosts"} {
 		if j, err := Parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", args, j, err, want)
 		}
