@@ -30,6 +30,25 @@ func TestDialPortsOfOneHost(t *testing.T) {
 	}
 }
 
+// What a program knows of a peer may come from a socket for both families, which writes IPv4 addresses as IPv6 ones.
+func TestDialMappedAddress(t *testing.T) {
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := addrPort(l.Addr())
+	mapped := netip.AddrPortFrom(netip.AddrFrom16(at.Addr().As16()), at.Port())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	conn, err := DialPeers(ctx, &Config{Key: a, Peers: []PublicKey{b.Public()}}, []Peer{{Link: "nat", Addrs: []netip.AddrPort{mapped}}})
+	if err != nil {
+		t.Fatalf("%v: %v", mapped, err)
+	}
+	conn.Abort()
+}
+
 // A listener that gives its link one name after the other has a path made for each, and fills no memory with those that were.
 func TestListenerRenamesItsLink(t *testing.T) {
 	d := &dialer{c: &Conn{}, changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}}

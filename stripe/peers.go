@@ -61,7 +61,7 @@ func bounded(peers []Peer, most int) []Peer {
 		peers[i].Link = printable.Text(peers[i].Link)
 		peers[i].Addrs = slices.Clone(peers[i].Addrs[:min(len(peers[i].Addrs), maxPeerAddrs)])
 		for j, a := range peers[i].Addrs {
-			peers[i].Addrs[j] = netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
+			peers[i].Addrs[j] = netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 		}
 	}
 	return peers
