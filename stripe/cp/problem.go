@@ -45,6 +45,7 @@ var (
 	errPattern   = errors.New("no such file or directory; * ? [ are not expanded here: name the directory, or each file")
 	errInTheWay  = errors.New("a device, pipe or socket is there, and stays; remove it, or copy to another name")
 	errChanged   = errors.New("changed while it was copied; run the same command again to have it as it is now")
+	errLeased    = errors.New("another program has it for itself (a lease), as file servers have what their clients write, and has not given it up when asked; run the same command again, or end that program")
 	errVanished  = errors.New("was removed since the copy began")
 	errNoLocks   = errors.New("the file system has no locks")
 )

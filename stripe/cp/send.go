@@ -236,7 +236,7 @@ func (se *sender) runData() error {
 
 // sendFile sends one file. What goes wrong with the file is told; an error is the connection's.
 func (se *sender) sendFile(o offered, w want) error {
-	f, err := o.open()
+	f, err := se.openFile(o)
 	if err != nil {
 		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
 			return err
@@ -295,6 +295,29 @@ func (se *sender) abandon(o offered, err error) error {
 		return err
 	}
 	return se.s.send(msgDone, done{Broken: true})
+}
+
+// A file server may have a file for itself while a client of its writes it (F_WRLCK of F_SETLEASE). The first attempt to open it asks for it; the server has leaseWait to write what
+// it holds back, and is asked every leasePause whether it has.
+const (
+	leaseWait  = 10 * time.Second
+	leasePause = 50 * time.Millisecond
+)
+
+// openFile opens what was offered, and waits where another program must give it up first, as long as the copy lives.
+func (se *sender) openFile(o offered) (*os.File, error) {
+	for start := time.Now(); ; time.Sleep(leasePause) {
+		f, err := o.open()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return f, err
+		}
+		se.mu.Lock()
+		ended := se.err
+		se.mu.Unlock()
+		if ended != nil || time.Since(start) > leaseWait {
+			return nil, errLeased
+		}
+	}
 }
 
 // tick is more than the coarsest of the kernel's clocks for files (4 ms with CONFIG_HZ=250, 10 ms with 100).

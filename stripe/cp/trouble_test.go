@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/internal/rung"
 )
 
@@ -308,6 +310,36 @@ func TestSourceChanges(t *testing.T) {
 				same(t, from, filepath.Join(to, "from"))
 			}
 		})
+	}
+}
+
+// A file server has a file for itself while its client writes: it is asked to give it up, and waited for.
+func TestSourceLeased(t *testing.T) {
+	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
+	file := filepath.Join(from, "file")
+	write(t, file, "content")
+	for _, c := range []struct {
+		what  string
+		after time.Duration
+		want  error
+	}{{"given up", 5 * leasePause, nil}, {"kept", 2 * leaseWait, errLeased}} {
+		if c.want != nil && !rung.Full() {
+			continue // it takes seconds
+		}
+		holder, err := os.OpenFile(file, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(c.after, func() { _, _ = unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, unix.F_UNLCK) })
+		p, problems, err := push(t, Options{}, filepath.Join(to, c.what), from)
+		timer.Stop()
+		if c.want == nil && (p.Copied.Load() != 1 || len(problems) > 0) || c.want != nil && (len(problems) != 1 || problems[0].Why != c.want.Error()) {
+			t.Errorf("%s: %d copied, %v, %v", c.what, p.Copied.Load(), problems, err)
+		}
+		holder.Close()
 	}
 }
 
