@@ -137,17 +137,21 @@ func (se *sender) runHear() error {
 				return err
 			}
 		case msgBye:
-			se.mu.Lock()
-			early := !se.walked || len(se.open) > 0
-			se.mu.Unlock()
-			if early { // nobody would hear the answers that are waited for
-				return fmt.Errorf("%w: goodbye before the end", errBroken)
-			}
-			return nil
+			return se.leave()
 		default:
 			return fmt.Errorf("%w: message %q from the receiver", errBroken, kind)
 		}
 	}
+}
+
+// leave takes a goodbye. Nobody would hear the answers that are waited for after an early one.
+func (se *sender) leave() error {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if !se.walked || len(se.open) > 0 {
+		return fmt.Errorf("%w: goodbye before the end", errBroken)
+	}
+	return nil
 }
 
 // settle closes an entry.
