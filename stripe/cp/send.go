@@ -33,8 +33,9 @@ type sender struct {
 	changed sync.Cond
 	open    map[uint64]offered // entries without a final answer
 	wanted  []wanted
-	walked  bool  // there are no more entries
-	err     error // ends everything
+	waited  time.Duration // by runData, for leases that nobody gave up
+	walked  bool          // there are no more entries
+	err     error         // ends everything
 }
 
 // wanted is a file to send.
@@ -308,19 +309,24 @@ const (
 	leasePause = 50 * time.Millisecond
 )
 
-// openFile opens what was offered, and waits where another program must give it up first, as long as the copy lives.
+// openFile opens what was offered, and waits where another program must give it up first, as long as the copy lives. Who gives up none in leaseWait is not waited for again, file by file.
 func (se *sender) openFile(o offered) (*os.File, error) {
-	for start := time.Now(); ; time.Sleep(leasePause) {
+	for leased := false; ; leased = true {
 		f, err := o.open()
+		if err == nil && leased {
+			se.waited = 0
+		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return f, err
 		}
 		se.mu.Lock()
 		ended := se.err
 		se.mu.Unlock()
-		if ended != nil || time.Since(start) > leaseWait {
+		if ended != nil || se.waited > leaseWait {
 			return nil, errLeased
 		}
+		time.Sleep(leasePause)
+		se.waited += leasePause
 	}
 }
 

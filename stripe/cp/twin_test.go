@@ -49,3 +49,18 @@ func TestTwins(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 }
+
+// What two sources have is not at one place because both are written with a dot.
+func TestNoTwinsBelowDots(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		write(t, filepath.Join(from, name, "x"), name)
+		write(t, filepath.Join(to, name, strings.ToUpper(partOf("x"))), "")
+	}
+	for _, copies := range []func(*testing.T, Options, string, ...string) (*Progress, []Problem, error){push, pull} {
+		p, problems, err := copies(t, Options{}, to, from+"/a/.", from+"/b/.")
+		if n := p.Copied.Load() + p.Kept.Load(); err != nil || len(problems) > 0 || n != 2 {
+			t.Errorf("%d copied or there, %+v, %v", n, problems, err)
+		}
+	}
+}

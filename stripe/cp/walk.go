@@ -126,7 +126,7 @@ func (se *sender) walk(source int, top string, id *uint64, t *total) error {
 			t.Bytes += e.Size
 		}
 		e.ID, e.Source, e.Path = *id, source, below(top, file)
-		e.Twin = se.met.again(filepath.Join(filepath.Base(se.sources[source]), e.Path))
+		e.Twin = se.met.again(filepath.Join(lastOf(se.sources[source]), e.Path))
 		return se.offer(offered{entry: e, file: file})
 	})
 }
