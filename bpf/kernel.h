@@ -147,6 +147,7 @@ struct inet_connection_sock {
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_ca_setsockopt : 1;
 	__u8 icsk_ca_initialized : 1;
+	__u8 icsk_retransmits; /* timeouts in a row, without this one */
 };
 
 struct minmax_sample {

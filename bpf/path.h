@@ -17,17 +17,13 @@
 /* Whoever tries and ends without a burst is waited for no longer than this. */
 #define PATH_TRIES_NS (10 * 1000000000ULL)
 #define PATH_SHARE 2
+/* Timeouts in a row after which another says that the peer is gone, and not that the path is full. */
+#define PATH_GONE 2
 
 static __always_inline __u32 path_noise_us(__u32 rtt_us)
 {
 	return max(rtt_us >> BURST_QUEUE_SHIFT, (__u32)BURST_QUEUE_MIN_US);
 }
-
-struct path_ends {
-	__u32 local[4];
-	__u32 remote[4];
-	__u32 netns;
-};
 
 struct path {
 	__u64 capacity_Bps; /* 0: not known */
@@ -47,11 +43,27 @@ struct {
 	__type(value, struct path);
 } plait_paths SEC(".maps");
 
+static __always_inline struct path *path_at(const struct path_ends *e)
+{
+	struct path *p = bpf_map_lookup_elem(&plait_paths, e), fresh = {};
+
+	if (p)
+		return p;
+	bpf_map_update_elem(&plait_paths, e, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&plait_paths, e);
+}
+
 static __always_inline void path_ends(struct sock *sk, struct path_ends *e)
 {
 	local_of(sk, e->local);
 	remote_of(sk, e->remote);
 	e->netns = sk->__sk_common.skc_net.net->ns.inum;
+}
+
+/* What another CPU has just put down may be later than now. */
+static __always_inline bool path_past(__u64 now, __u64 since, __u64 ns)
+{
+	return (__s64)(now - since) > (__s64)ns;
 }
 
 /* Whether a burst of a connection that has no train of its own yet may begin with what is known, and nobody else tries it. */
@@ -60,9 +72,9 @@ static __always_inline bool path_lends(struct path *p, const struct plait_sock *
 	__u32 differs_us = max(s->handshake_us, p->handshake_us) - min(s->handshake_us, p->handshake_us);
 	__u64 tried = p->tried_ns;
 
-	if (!p->capacity_Bps || now - p->learned_ns > PATH_REMEMBERED_NS || differs_us > path_noise_us(p->handshake_us))
+	if (!p->capacity_Bps || path_past(now, p->learned_ns, PATH_REMEMBERED_NS) || differs_us > path_noise_us(p->handshake_us))
 		return false;
-	return (!tried || now - tried > PATH_TRIES_NS) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried;
+	return (!tried || path_past(now, tried, PATH_TRIES_NS)) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried;
 }
 
 static __always_inline void path_lend(struct sock *sk, struct path *p, struct plait_sock *s, __u64 now)
@@ -83,32 +95,67 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 	b->capacity_Bps = p->capacity_Bps / PATH_SHARE;
 }
 
-/* A burst begins, and is one of those on the way. */
+/* Others wait for no less: what goes as one train at once takes no share. */
+static __always_inline bool path_counts(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return tp->write_seq - tp->snd_una > BURST_TRAIN_PACKETS * tp->mss_cache && tp->snd_wnd >= tp->mss_cache;
+}
+
+static __always_inline bool path_joins(struct sock *sk, const struct plait_sock *s)
+{
+	const struct burst *b = (const struct burst *)s->private;
+
+	return !b->among && path_counts(sk);
+}
+
+/* A burst is one of those on the way. */
 static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
 {
 	struct burst *b = (struct burst *)s->private;
 	__u64 now = bpf_ktime_get_ns();
+	struct path *p;
 	struct path_ends e = {};
-	struct path *p, fresh = {};
 
-	if (!sk || b->among)
+	if (!sk)
 		return 0;
 	path_ends(sk, &e);
-	p = bpf_map_lookup_elem(&plait_paths, &e);
-	if (!p) {
-		bpf_map_update_elem(&plait_paths, &e, &fresh, BPF_NOEXIST);
-		p = bpf_map_lookup_elem(&plait_paths, &e);
-	}
+	p = path_at(&e);
 	if (!p)
 		return 0;
-	if (p->bursting < 0 || now - p->begun_ns > PATH_TRIES_NS) /* the entry is another one than that of some who have ended, or of some who have not */
+	if (p->bursting < 0 || path_past(now, p->begun_ns, PATH_TRIES_NS)) /* the entry is another one than that of some who have ended, or of some who have not */
 		p->bursting = 0;
 	p->begun_ns = now;
 	__sync_fetch_and_add(&p->bursting, 1);
 	b->sharing = max(p->bursting, 1);
 	b->among = 1;
+	b->ends = e;
+	b->own_at = tcp_sk(sk)->delivered;
+	b->all_at = p->delivered;
 	if (b->lent)
 		path_lend(sk, p, s, now);
+	return 0;
+}
+
+/* It is over, or waits for what is no matter of the path: a peer that has no room, or is gone. */
+static __noinline int path_leave(struct sock *sk, struct plait_sock *s)
+{
+	struct burst *b = (struct burst *)s->private;
+	struct path_ends e = b->ends;
+	struct path *p;
+
+	if (!sk || !b->among)
+		return 0;
+	b->among = 0;
+	b->sharing = 1;
+	p = bpf_map_lookup_elem(&plait_paths, &e);
+	if (!p)
+		return 0;
+	__sync_fetch_and_add(&p->bursting, -1);
+	if (b->tried_ns && p->tried_ns == b->tried_ns)
+		p->tried_ns = 0;
+	b->tried_ns = 0;
 	return 0;
 }
 
@@ -119,7 +166,7 @@ static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
 static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32 packets)
 {
 	struct burst *b = (struct burst *)s->private;
-	struct path_ends e = {};
+	struct path_ends e = b->ends;
 	const struct tcp_sock *tp;
 	__u32 own, all;
 	struct path *p;
@@ -130,16 +177,17 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 	b->seen_Bps = s->dispersion_Bps;
 	if (!b->among)
 		return 0;
-	path_ends(sk, &e);
 	p = bpf_map_lookup_elem(&plait_paths, &e);
-	if (!p)
+	if (!p) {
+		b->sharing = 1;
 		return 0;
+	}
 	__sync_fetch_and_add(&p->delivered, packets);
 	b->sharing = max(p->bursting, 1);
 	own = tp->delivered - b->own_at;
 	all = p->delivered - b->all_at;
 	if (s->train_measured && own && all > own)
-		b->seen_Bps = s->dispersion_Bps * all / own;
+		b->seen_Bps = s->dispersion_Bps * min((__u64)all, (__u64)own * b->sharing) / own;
 	if (s->train_start_us == tp->tcp_mstamp) {
 		b->own_at = tp->delivered;
 		b->all_at = p->delivered;
@@ -157,29 +205,25 @@ static __always_inline void path_resume(const struct tcp_sock *tp, struct plait_
 		b->lent = BURST_MAY_LEND;
 }
 
-/* When a burst is over, or another algorithm goes on: what it has found out is for the next connection. */
+/* When a burst is over, or another algorithm goes on: what a train of it has found out is for the next connection. */
 static __noinline int path_learn(struct sock *sk, struct plait_sock *s)
 {
 	struct burst *b = (struct burst *)s->private;
-	struct path_ends e = {};
 	struct path *p;
+	struct path_ends e = {};
 
-	if (!sk || (!b->among && !b->lent))
+	if (!sk)
 		return 0;
-	path_ends(sk, &e);
-	p = bpf_map_lookup_elem(&plait_paths, &e);
-	if (!p)
-		return 0;
-	if (b->among)
-		__sync_fetch_and_add(&p->bursting, -1);
-	b->among = 0;
-	if (b->tried_ns && p->tried_ns == b->tried_ns) {
-		p->tried_ns = 0;
-		b->tried_ns = 0;
-	}
-	if (!s->trains || b->lent || !b->capacity_Bps || !s->handshake_us) /* nothing new */
+	if (b->sharing > 1 && b->capacity_Bps) /* the next one may be alone */
+		sk->sk_pacing_rate = min(b->capacity_Bps, (__u64)sk->sk_max_pacing_rate);
+	path_leave(sk, s);
+	if (!s->trains || b->lent || !b->capacity_Bps || !s->handshake_us)
 		return 0;
 	if (s->handshake_us > min_rtt_us(s) + path_noise_us(min_rtt_us(s))) /* it met a queue, and who meets one again should not take that for the path */
+		return 0;
+	path_ends(sk, &e);
+	p = path_at(&e);
+	if (!p)
 		return 0;
 	p->capacity_Bps = min(b->capacity_Bps, b->best_Bps);
 	p->handshake_us = s->handshake_us;

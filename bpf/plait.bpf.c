@@ -215,8 +215,11 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		if (s->algorithm == PLAIT_BURST)
 			path_learn(sk, s);
 	}
-	if (tp->snd_wnd < tp->mss_cache) /* until the peer has room again nothing arrives, however fast the path is */
+	if (tp->snd_wnd < tp->mss_cache) { /* until the peer has room again nothing arrives, however fast the path is */
 		s->ack_us = 0;
+		if (s->algorithm == PLAIT_BURST)
+			path_leave(sk, s);
+	}
 	return sample_send(sk, s, false);
 }
 
@@ -290,7 +293,7 @@ void BPF_PROG(plait_release, struct sock *sk)
 		count(bursts_unmeasured);
 	}
 	if (s->algorithm == PLAIT_BURST)
-		path_learn(sk, s);
+		path_leave(sk, s);
 	end_pacing(sk, s);
 	leave_window(sk, s);
 	sample_send(sk, s, true);
@@ -332,8 +335,11 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 		return;
 	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from))
 		s->prr_delivered = 0;
-	if (state == TCP_CA_Loss) /* what a timeout finds lost no ACK tells (rate_sample), and it was not carried */
+	if (state == TCP_CA_Loss) { /* what a timeout finds lost no ACK tells (rate_sample), and it was not carried */
 		s->in_flight = s->in_flight_past = 0;
+		if (s->algorithm == PLAIT_BURST && ((struct inet_connection_sock *)sk)->icsk_retransmits >= PATH_GONE)
+			path_leave(sk, s);
+	}
 	algorithm_set_state(sk, s, state);
 	/* tcp_end_cwnd_reduction(), which leaves it to algorithms with cong_control */
 	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
@@ -395,17 +401,20 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 		}
 		if (!choose(sk, s))
 			return window_min_tso_segs(sk);
-		if (s->algorithm == PLAIT_BURST) {
-			path_begins(sk, s);
+		if (s->algorithm == PLAIT_BURST)
 			burst_begin(sk, s);
-		}
 		else if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
 			s->gathered.idle_restarts++;
 			fair_event(sk, s, CA_EVENT_CWND_RESTART);
 		}
 	}
-	if (s->algorithm == PLAIT_BURST)
+	if (s->algorithm == PLAIT_BURST) {
+		if (path_joins(sk, s)) {
+			path_begins(sk, s);
+			burst_begin(sk, s);
+		}
 		return burst_min_tso_segs(tp);
+	}
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);
 	return window_min_tso_segs(sk);

@@ -45,6 +45,13 @@ enum {
 	BURST_OVERFLOW_BURSTS = 2,
 };
 
+/* Of a path, for all connections that go by it. */
+struct path_ends {
+	__u32 local[4];
+	__u32 remote[4];
+	__u32 netns;
+};
+
 /* A new connection may take its capacity from an earlier one, and it has. */
 enum { BURST_MAY_LEND = 1, BURST_LENT = 2 };
 
@@ -57,9 +64,10 @@ struct burst {
 	__u8 suspect;	    /* bursts in a row that lost packets while a queue stood */
 	__u8 counted;	    /* this burst is among them */
 	__u8 lent;	    /* BURST_MAY_LEND, BURST_LENT: until the first train of this connection (../path.h) */
-	__u8 among; /* counted among those with a burst on the way to the same address (../path.h) */
+	__u8 among;	    /* counted among those with a burst on the way to the same address (../path.h) */
 	__u8 pad[2];
 	__u32 sharing;	  /* how many those are */
+	struct path_ends ends; /* where it is counted: the kernel takes addresses from a socket before plait hears that it ends */
 	__u32 own_at;	  /* packets delivered of this connection, */
 	__u32 all_at;	  /* and of all of them, when the train at work began */
 	__u64 tried_ns;	  /* since when it tries what was lent */
@@ -92,17 +100,17 @@ static __always_inline __u64 burst_packets(const struct tcp_sock *tp, const stru
 	return (bytes + (bytes >> 2)) / max(tp->mss_cache, 1u) + more;
 }
 
-/* Of several on the way to the same address each has its share, where there is not enough for all, and before that is known. */
-static __always_inline __u64 burst_share(const struct plait_sock *s, const struct burst *b, __u64 rate_Bps)
+/* Of several on the way to the same address each has its share, where there is not enough for all, as so many losses in a round trip say, and before that is known. */
+static __always_inline __u64 burst_share(const struct plait_sock *s, const struct burst *b, __u64 rate_Bps, __u32 losses)
 {
-	if (b->sharing > 1 && (b->lent || s->round_losses || burst_queue_stands(s)))
+	if (b->sharing > 1 && (b->lent || s->round_losses >= losses || burst_queue_stands(s)))
 		return rate_Bps / b->sharing;
 	return rate_Bps;
 }
 
 static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
 {
-	__u64 packets = burst_packets(tp, s, burst_share(s, b, b->capacity_Bps), BURST_TRAIN_PACKETS + 2);
+	__u64 packets = burst_packets(tp, s, burst_share(s, b, b->capacity_Bps, BURST_OVERFLOW_PACKETS), BURST_TRAIN_PACKETS + 2);
 
 	if (s->ack_us && tp->delivered - s->ack_delivered >= BURST_BOUND_AFTER && burst_queue_stands(s))
 		packets = min(packets, burst_packets(tp, s, burst_arrival_Bps(tp, s), BURST_QUEUE_PACKETS));
@@ -131,7 +139,7 @@ static __always_inline void burst_learn_overflow(const struct tcp_sock *tp, stru
 	}
 	if (s->lost_in_flight <= carried(s))
 		return; /* as many have lately arrived: it was no queue that lost them */
-	b->capacity_Bps = min(burst_arrival_Bps(tp, s), b->capacity_Bps - (b->capacity_Bps >> 2));
+	b->capacity_Bps = min(burst_arrival_Bps(tp, s) * max(b->sharing, 1U), b->capacity_Bps - (b->capacity_Bps >> 2));
 	b->distrust = BURST_DISTRUST;
 }
 
@@ -198,8 +206,8 @@ static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp)
 static __always_inline __u64 burst_rate_Bps(const struct plait_sock *s, const struct burst *b)
 {
 	if (!s->ack_us || !b->best_Bps || !burst_queue_stands(s))
-		return burst_share(s, b, b->capacity_Bps);
-	return burst_share(s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)));
+		return burst_share(s, b, b->capacity_Bps, 1);
+	return burst_share(s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)), 1);
 }
 
 /* Before the first packet after an idle time. */
