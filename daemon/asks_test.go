@@ -104,7 +104,10 @@ func TestAsksWhileItConnects(t *testing.T) {
 	made, err := net.FileConn(f)
 	s.must(err)
 	c := made.(*net.TCPConn)
-	defer c.Close()
+	defer func() {
+		s.must(c.SetLinger(0)) // with data on the way the socket, and with it the kernel half, would be there for minutes
+		c.Close()
+	}()
 	s.eventually(10*time.Second, "it is connected", func() bool { return s.info(c).State == unix.BPF_TCP_ESTABLISHED })
 	go func() { _ = send(c, 0, 4<<20) }()
 	s.eventually(time.Minute, "its window grows", func() bool { return s.window(c) > 11 })

@@ -91,26 +91,35 @@ static __always_inline __u64 burst_arrival_Bps(const struct tcp_sock *tp, const 
 	return us ? (__u64)(tp->delivered - s->ack_delivered) * tp->mss_cache * USEC_PER_SEC / us : 0;
 }
 
+static __always_inline __u32 burst_rtt_us(const struct plait_sock *s)
+{
+	return min_rtt_us(s) ? min_rtt_us(s) : s->handshake_us; /* before the first ACK of data */
+}
+
 /* 5/4 of what a rate puts on the way in a minimum RTT, and some packets. */
 static __always_inline __u64 burst_packets(const struct tcp_sock *tp, const struct plait_sock *s, __u64 rate_Bps, __u32 more)
 {
-	__u32 rtt_us = min_rtt_us(s) ? min_rtt_us(s) : s->handshake_us; /* before the first ACK of data */
-	__u64 bytes = rate_Bps * rtt_us / USEC_PER_SEC;
+	__u64 bytes = rate_Bps * burst_rtt_us(s) / USEC_PER_SEC;
 
 	return (bytes + (bytes >> 2)) / max(tp->mss_cache, 1u) + more;
 }
 
-/* Of several on the way to the same address each has its share, where there is not enough for all, as so many losses in a round trip say, and before that is known. */
-static __always_inline __u64 burst_share(const struct plait_sock *s, const struct burst *b, __u64 rate_Bps, __u32 losses)
+/*
+ * Of several on the way to the same address each has its share, where there is not enough for all, as so many losses in a round trip say, and before that is known. Two packets in a
+ * round trip are TCP's least: hundreds would else wait for their turns longer than the others are there.
+ */
+static __always_inline __u64 burst_share(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b, __u64 rate_Bps, __u32 losses)
 {
-	if (b->sharing > 1 && (b->lent || s->round_losses >= losses || burst_queue_stands(s)))
-		return rate_Bps / b->sharing;
-	return rate_Bps;
+	__u64 least_Bps = 2ULL * tp->mss_cache * USEC_PER_SEC / max(burst_rtt_us(s), 1U);
+
+	if (b->sharing <= 1 || (!b->lent && s->round_losses < losses && !burst_queue_stands(s)))
+		return rate_Bps;
+	return min(rate_Bps, max(rate_Bps / b->sharing, least_Bps));
 }
 
 static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
 {
-	__u64 packets = burst_packets(tp, s, burst_share(s, b, b->capacity_Bps, BURST_OVERFLOW_PACKETS), BURST_TRAIN_PACKETS + 2);
+	__u64 packets = burst_packets(tp, s, burst_share(tp, s, b, b->capacity_Bps, BURST_OVERFLOW_PACKETS), BURST_TRAIN_PACKETS + 2);
 
 	if (s->ack_us && tp->delivered - s->ack_delivered >= BURST_BOUND_AFTER && burst_queue_stands(s))
 		packets = min(packets, burst_packets(tp, s, burst_arrival_Bps(tp, s), BURST_QUEUE_PACKETS));
@@ -203,11 +212,11 @@ static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp)
 }
 
 /* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
-static __always_inline __u64 burst_rate_Bps(const struct plait_sock *s, const struct burst *b)
+static __always_inline __u64 burst_rate_Bps(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
 {
 	if (!s->ack_us || !b->best_Bps || !burst_queue_stands(s))
-		return burst_share(s, b, b->capacity_Bps, 1);
-	return burst_share(s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)), 1);
+		return burst_share(tp, s, b, b->capacity_Bps, 1);
+	return burst_share(tp, s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)), 1);
 }
 
 /* Before the first packet after an idle time. */
@@ -219,7 +228,7 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 	if (b->capacity_Bps)
 		tp->snd_cwnd = burst_window(tp, s, b);
 	if (b->lent)
-		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
+		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(tp, s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
 }
 
 static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
@@ -235,7 +244,7 @@ static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, co
 		return;
 	}
 	tp->snd_cwnd = burst_window(tp, s, b);
-	sk->sk_pacing_rate = min(burst_rate_Bps(s, b), (__u64)sk->sk_max_pacing_rate);
+	sk->sk_pacing_rate = min(burst_rate_Bps(tp, s, b), (__u64)sk->sk_max_pacing_rate);
 }
 
 #endif
