@@ -85,6 +85,7 @@ func TestAsksWhileItConnects(t *testing.T) {
 	defer l.Close()
 	go func() {
 		if c, err := l.Accept(); err == nil {
+			_ = c.(*net.TCPConn).SetLinger(0) // with something on the way a socket, and with it the kernel half, would be there for minutes
 			_, _ = io.Copy(io.Discard, c)
 		}
 	}()
@@ -105,7 +106,7 @@ func TestAsksWhileItConnects(t *testing.T) {
 	s.must(err)
 	c := made.(*net.TCPConn)
 	defer func() {
-		s.must(c.SetLinger(0)) // with data on the way the socket, and with it the kernel half, would be there for minutes
+		s.must(c.SetLinger(0))
 		c.Close()
 	}()
 	s.eventually(10*time.Second, "it is connected", func() bool { return s.info(c).State == unix.BPF_TCP_ESTABLISHED })
