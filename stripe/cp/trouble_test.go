@@ -343,6 +343,39 @@ func TestSourceLeased(t *testing.T) {
 	}
 }
 
+// Who has given up none for as long as a copy waits is not waited for again, but tried; when one is given up the next is waited for.
+func TestSourcesLeased(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "content")
+	holder, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	lease := func(kind int) {
+		if _, err := unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, kind); err != nil {
+			t.Error(err)
+		}
+	}
+	lease(unix.F_WRLCK)
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spent := leaseWait + leasePause
+	se, leased := &sender{waited: spent}, offered{entry: entry{MTime: momentOf(info.ModTime())}, file: file}
+	if _, err := se.openFile(leased); !errors.Is(err, errLeased) || se.waited != spent {
+		t.Errorf("%v, waited for %v; want %v, and %v as before", err, se.waited, errLeased, spent)
+	}
+	se.waited = leasePause
+	time.AfterFunc(5*leasePause, func() { lease(unix.F_UNLCK) })
+	f, err := se.openFile(leased)
+	if err != nil || se.waited != 0 {
+		t.Fatalf("%v, waited for %v; want none of that to count when it is given up", err, se.waited)
+	}
+	f.Close()
+}
+
 // Two changes within one tick of the kernel's clock leave the same time: a file is read when that tick has passed.
 func TestSourceJustWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
