@@ -219,7 +219,7 @@ static __always_inline __u64 burst_rate_Bps(const struct tcp_sock *tp, const str
 	return burst_share(tp, s, b, min(b->capacity_Bps, b->best_Bps + (b->best_Bps >> 2)), 1);
 }
 
-/* Before the first packet after an idle time. */
+/* Before the first packet after an idle time, and when what waits is more than goes at once. */
 static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 {
 	struct burst *b = (struct burst *)s->private;
