@@ -124,13 +124,12 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 	return 1;
 }
 
-static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
+static __always_inline void window_control(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs, bool una_advanced)
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	struct fair *f = fair_of(sk, s);
-	bool una_advanced = tp->snd_una != s->last_una, grows = may_grow(sk, rs, una_advanced);
+	bool grows = may_grow(sk, rs, una_advanced);
 
-	s->last_una = tp->snd_una;
 	if (in_cwnd_reduction(ca_state(sk)))
 		proportional_rate_reduction(tp, s, rs, una_advanced);
 	else if (grows && f)
@@ -185,9 +184,12 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	struct plait_ack_native *n;
+	bool una_advanced;
 
 	if (!s)
 		return 0;
+	una_advanced = tp->snd_una != s->last_una;
+	s->last_una = tp->snd_una;
 	s->ambiguous = ambiguous;
 	measure(sk, s, rs);
 	if (is_subflow(sk)) {
@@ -204,11 +206,11 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 	}
 	if (s->algorithm == PLAIT_BURST) {
 		path_delivers(sk, s, rs->acked_sacked);
-		burst_main(sk, s, rs);
+		burst_main(sk, s, rs, una_advanced);
 	} else if (s->algorithm == PLAIT_BBR) {
 		bbr_main(sk, s, rs);
 	} else {
-		window_control(sk, s, rs);
+		window_control(sk, s, rs, una_advanced);
 	}
 	if (s->burst_start_us && all_acknowledged(tp)) {
 		burst_ends(sk, s, tp->tcp_mstamp);

@@ -20,7 +20,7 @@
  * flight than has lately arrived without a loss, the rate falls to that of the whole burst's arrival, or by a quarter, and
  * grows by no more than 5/4 a burst for the next 8. A loss without a
  * queue says nothing: the window is kept through recovery and after a timeout, and what was lost is paced like the rest. As
- * long as nothing is known, it is slow start.
+ * long as nothing is known, it is Reno's slow start, and Reno where several packets are lost at once.
  *
  * Packet trains: Dovrolis, Ramanathan and Moore, Packet-Dispersion Techniques and a Capacity-Estimation Methodology,
  * IEEE/ACM ToN 12(6), 2004.
@@ -190,9 +190,12 @@ static __always_inline void burst_init(struct sock *sk, struct plait_sock *s)
 	set_pacing(sk, s, true);
 }
 
+/* Where several packets are lost before anything is known of the path it is Reno: most of what went has been too much. */
 static __always_inline __u32 burst_ssthresh(const struct tcp_sock *tp, struct plait_sock *s)
 {
-	return tp->snd_ssthresh;
+	const struct burst *b = (const struct burst *)s->private;
+
+	return b->capacity_Bps || tp->lost_out < BURST_OVERFLOW_PACKETS ? tp->snd_ssthresh : reno_ssthresh(tp);
 }
 
 /*
@@ -231,7 +234,7 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(tp, s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
 }
 
-static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs)
+static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, const struct rate_sample *rs, bool una_advanced)
 {
 	struct burst *b = (struct burst *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
@@ -240,7 +243,10 @@ static __always_inline void burst_main(struct sock *sk, struct plait_sock *s, co
 		burst_learn(tp, s, b);
 	if (!b->capacity_Bps) {
 		sk->sk_pacing_rate = sk->sk_max_pacing_rate;
-		reno_cong_avoid(tp, rs->acked_sacked);
+		if (in_cwnd_reduction(ca_state(sk)) && tp->snd_ssthresh < tp->prior_cwnd)
+			proportional_rate_reduction(tp, s, rs, una_advanced);
+		else
+			reno_cong_avoid(tp, rs->acked_sacked);
 		return;
 	}
 	tp->snd_cwnd = burst_window(tp, s, b);
