@@ -44,6 +44,12 @@ static __always_inline void clamp_to_carried(struct tcp_sock *tp, struct plait_s
 		tp->snd_ssthresh = min(tp->snd_ssthresh, packets);
 }
 
+/* Whether the window is what a loss reduces, and not the rate. */
+static __always_inline bool reduces_window(const struct plait_sock *s)
+{
+	return !sets_rate(s->algorithm) || (s->algorithm == PLAIT_BURST && !((const struct burst *)s->private)->capacity_Bps);
+}
+
 static __always_inline bool unbounded(__u8 algorithm)
 {
 	return algorithm == PLAIT_HYBLA || algorithm == PLAIT_SCALABLE || sets_rate(algorithm);
@@ -52,10 +58,14 @@ static __always_inline bool unbounded(__u8 algorithm)
 /* Another algorithm takes over, or another congestion control. */
 static __always_inline void leave_window(struct sock *sk, struct plait_sock *s)
 {
+	struct tcp_sock *tp = tcp_sk_mut(sk);
+
 	if (s->algorithm == PLAIT_BBR)
 		bbr_leave(sk, s);
 	if (unbounded(s->algorithm))
-		clamp_to_carried(tcp_sk_mut(sk), s);
+		clamp_to_carried(tp, s);
+	if (s->algorithm == PLAIT_BURST && !reduces_window(s)) /* its window has outgrown what a loss left before it knew the path */
+		tp->snd_ssthresh = max(tp->snd_ssthresh, tp->snd_cwnd);
 }
 
 /* Changes the algorithm. Sequence state stays, cwnd and ssthresh too unless they must be bounded; pacing goes if the next one does without. */
@@ -198,6 +208,8 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 			fair_update(sk, s, n, rs);
 	}
 	notice_bulk(tp, s, rs);
+	if (in_cwnd_reduction(ca_state(sk))) /* under whichever algorithm: the next one may reduce */
+		s->prr_delivered += rs->acked_sacked;
 	if (s->round_start) {
 		if (daemon_silent())
 			return fall_back(sk, s);
@@ -335,8 +347,12 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 
 	if (!s)
 		return;
-	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from))
+	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from)) {
 		s->prr_delivered = 0;
+		/* No ACK enters, and sets the window, where a timer finds the losses (tcp_rack_reo_timeout()): all of them would go again at once. */
+		if (state == TCP_CA_Recovery && reduces_window(s) && tp->snd_ssthresh < tp->prior_cwnd)
+			tp->snd_cwnd = packets_in_flight(tp) + 1;
+	}
 	if (state == TCP_CA_Loss) { /* what a timeout finds lost no ACK tells (rate_sample), and it was not carried */
 		s->in_flight = s->in_flight_past = 0;
 		if (s->algorithm == PLAIT_BURST && ((struct inet_connection_sock *)sk)->icsk_retransmits >= PATH_GONE)

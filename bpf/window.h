@@ -56,7 +56,7 @@ static __always_inline bool may_grow(struct sock *sk, const struct rate_sample *
 }
 
 /* RFC 6937 with the reduction bound the kernel uses: the window of a recovery. */
-static __always_inline void proportional_rate_reduction(struct tcp_sock *tp, struct plait_sock *s, const struct rate_sample *rs,
+static __always_inline void proportional_rate_reduction(struct tcp_sock *tp, const struct plait_sock *s, const struct rate_sample *rs,
 							bool una_advanced)
 {
 	__u32 acked = rs->acked_sacked;
@@ -65,7 +65,6 @@ static __always_inline void proportional_rate_reduction(struct tcp_sock *tp, str
 
 	if (!acked || !prior)
 		return;
-	s->prr_delivered += acked;
 	if (delta < 0) {
 		send = ((__u64)ssthresh * s->prr_delivered + prior - 1) / prior - tp->prr_out;
 	} else {

@@ -190,12 +190,12 @@ static __always_inline void burst_init(struct sock *sk, struct plait_sock *s)
 	set_pacing(sk, s, true);
 }
 
-/* Where several packets are lost before anything is known of the path it is Reno: most of what went has been too much. */
+/* Where several packets are lost before anything is known of the path it is Reno: most of what went has been too much. Otherwise the window stays. */
 static __always_inline __u32 burst_ssthresh(const struct tcp_sock *tp, struct plait_sock *s)
 {
 	const struct burst *b = (const struct burst *)s->private;
 
-	return b->capacity_Bps || tp->lost_out < BURST_OVERFLOW_PACKETS ? tp->snd_ssthresh : reno_ssthresh(tp);
+	return b->capacity_Bps || tp->lost_out < BURST_OVERFLOW_PACKETS ? max(tp->snd_ssthresh, tp->snd_cwnd) : reno_ssthresh(tp);
 }
 
 /*
