@@ -6,7 +6,7 @@
  * left word takes half of what that one knew for its bursts, until its own first train tells (the conditions are those of draft-ietf-tsvwg-careful-resume: recent, the same round trip, half,
  * paced, given up for what is measured). A round trip with a queue in it is not the same. One connection at a time tries, for several that begin together would each take the whole.
  *
- * Those with a burst on the way at the same time share what the path has (burst_share()).
+ * Those with a burst on the way at the same time share what the path has (burst_share()). Where several that began at once have overrun its queue, those that begin later do so with few packets (burst_start()).
  */
 #ifndef PLAIT_PATH_H
 #define PLAIT_PATH_H
@@ -19,6 +19,10 @@
 #define PATH_SHARE 2
 /* Timeouts in a row after which another says that the peer is gone, and not that the path is full. */
 #define PATH_GONE 2
+/* So many losses, and such a part of all that a new connection has sent, say that too many began at once; after so many bursts alone in a row a crowd is expected no more. */
+#define PATH_OVERRUN 5
+#define PATH_OVERRUN_PART 4
+#define PATH_ALONE 3
 
 static __always_inline __u32 path_noise_us(__u32 rtt_us)
 {
@@ -33,6 +37,9 @@ struct path {
 	__u32 handshake_us; /* the round trip of the handshake of the connection that has learned it */
 	__s32 bursting; /* how many are on the way */
 	__u32 delivered; /* packets of all of them */
+	__u32 crowd; /* how many at once have overrun the queue before they knew the path; 0: none */
+	__u64 crowd_ns; /* when they did */
+	__u32 alone; /* bursts since, in a row, that were alone */
 	__u32 padding;
 };
 
@@ -66,15 +73,25 @@ static __always_inline bool path_past(__u64 now, __u64 since, __u64 ns)
 	return (__s64)(now - since) > (__s64)ns;
 }
 
+static __always_inline __u32 path_crowd(const struct path *p, __u64 now)
+{
+	return p->crowd && p->alone < PATH_ALONE && !path_past(now, p->crowd_ns, PATH_REMEMBERED_NS) ? p->crowd : 0;
+}
+
+static __always_inline bool path_overruns(const struct tcp_sock *tp)
+{
+	return tp->lost >= PATH_OVERRUN && tp->lost >= tp->data_segs_out / PATH_OVERRUN_PART;
+}
+
 /* Whether a burst of a connection that has no train of its own yet may begin with what is known, and nobody else tries it. */
-static __always_inline bool path_lends(struct path *p, const struct plait_sock *s, __u64 now)
+static __always_inline bool path_lends(struct path *p, const struct plait_sock *s, __u32 crowd, __u64 now)
 {
 	__u32 differs_us = max(s->handshake_us, p->handshake_us) - min(s->handshake_us, p->handshake_us);
 	__u64 tried = p->tried_ns;
 
 	if (!p->capacity_Bps || path_past(now, p->learned_ns, PATH_REMEMBERED_NS) || differs_us > path_noise_us(p->handshake_us))
 		return false;
-	return (!tried || path_past(now, tried, PATH_TRIES_NS)) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried;
+	return crowd || ((!tried || path_past(now, tried, PATH_TRIES_NS)) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried);
 }
 
 static __always_inline void path_lend(struct sock *sk, struct path *p, struct plait_sock *s, __u64 now)
@@ -82,7 +99,7 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 	struct burst *b = (struct burst *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 
-	if (!path_lends(p, s, now)) {
+	if (!path_lends(p, s, b->crowd, now)) {
 		if (b->capacity_Bps) /* it was lent for a burst before */
 			tp->snd_cwnd = min(tp->snd_cwnd, initial_window(s));
 		b->capacity_Bps = 0;
@@ -92,22 +109,16 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 		count(resumed);
 	b->lent = BURST_LENT;
 	b->tried_ns = now;
-	b->capacity_Bps = p->capacity_Bps / PATH_SHARE;
+	b->capacity_Bps = b->crowd ? p->capacity_Bps : p->capacity_Bps / PATH_SHARE;
 }
 
-/* Others wait for no less: what goes as one train at once takes no share. */
-static __always_inline bool path_counts(struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	return tp->write_seq - tp->snd_una > BURST_TRAIN_PACKETS * tp->mss_cache && tp->snd_wnd >= tp->mss_cache;
-}
-
+/* Others wait for no less: what goes as one train at once takes no share, but of a crowd. */
 static __always_inline bool path_joins(struct sock *sk, const struct plait_sock *s)
 {
 	const struct burst *b = (const struct burst *)s->private;
+	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return !b->among && path_counts(sk);
+	return !b->among && (b->crowd || tp->write_seq - tp->snd_una > BURST_TRAIN_PACKETS * tp->mss_cache) && tp->snd_wnd >= tp->mss_cache;
 }
 
 /* A burst is one of those on the way. */
@@ -129,6 +140,8 @@ static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
 	p->begun_ns = now;
 	__sync_fetch_and_add(&p->bursting, 1);
 	b->sharing = max(p->bursting, 1);
+	b->shared = b->sharing > 1;
+	b->crowd = path_crowd(p, now);
 	b->among = 1;
 	b->ends = e;
 	b->own_at = tcp_sk(sk)->delivered;
@@ -153,6 +166,7 @@ static __noinline int path_leave(struct sock *sk, struct plait_sock *s)
 	if (!p)
 		return 0;
 	__sync_fetch_and_add(&p->bursting, -1);
+	p->alone = b->shared ? 0 : p->alone + 1;
 	if (b->tried_ns && p->tried_ns == b->tried_ns)
 		p->tried_ns = 0;
 	b->tried_ns = 0;
@@ -170,6 +184,7 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 	const struct tcp_sock *tp;
 	__u32 own, all;
 	struct path *p;
+	__u64 now;
 
 	if (!sk)
 		return 0;
@@ -184,6 +199,13 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 	}
 	__sync_fetch_and_add(&p->delivered, packets);
 	b->sharing = max(p->bursting, 1);
+	b->shared |= b->sharing > 1;
+	if (b->lent && b->sharing > 1 && path_overruns(tp)) {
+		now = bpf_ktime_get_ns();
+		p->crowd = max(path_crowd(p, now), b->sharing);
+		p->crowd_ns = now;
+		p->alone = 0;
+	}
 	own = tp->delivered - b->own_at;
 	all = p->delivered - b->all_at;
 	if (s->train_measured && own && all > own)
@@ -196,13 +218,23 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 }
 
 /* Before the first data of a connection whose handshake lost nothing. */
-static __always_inline void path_resume(const struct tcp_sock *tp, struct plait_sock *s)
+static __noinline int path_resume(struct sock *sk, struct plait_sock *s)
 {
 	struct burst *b = (struct burst *)s->private;
+	struct path_ends e = {};
+	struct path *p;
 
-	s->handshake_us = srtt_us(tp);
-	if (s->handshake_us)
-		b->lent = BURST_MAY_LEND;
+	if (!sk)
+		return 0;
+	s->handshake_us = srtt_us(tcp_sk(sk));
+	if (!s->handshake_us)
+		return 0;
+	b->lent = BURST_MAY_LEND;
+	path_ends(sk, &e);
+	p = bpf_map_lookup_elem(&plait_paths, &e);
+	if (p)
+		b->crowd = path_crowd(p, bpf_ktime_get_ns());
+	return 0;
 }
 
 /* When a burst is over, or another algorithm goes on: what a train of it has found out is for the next connection. */

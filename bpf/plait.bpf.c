@@ -282,7 +282,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->algorithm = want < PLAIT_ALGORITHMS ? want : PLAIT_CUBIC;
 	algorithm_init(sk, s);
 	if (fresh && !tp->total_retrans && !is_subflow(sk) && s->algorithm == PLAIT_BURST)
-		path_resume(tp, s);
+		path_resume(sk, s);
 }
 
 /*
@@ -431,7 +431,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 			path_begins(sk, s);
 			burst_begin(sk, s);
 		}
-		return burst_min_tso_segs(tp);
+		return burst_min_tso_segs(tp, s);
 	}
 	if (s->algorithm == PLAIT_BBR)
 		return bbr_min_tso_segs(sk, s);

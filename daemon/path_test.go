@@ -20,7 +20,9 @@ type (
 		CapacityBps, LearnedNs, TriedNs, BegunNs uint64
 		HandshakeUs                              uint32
 		Bursting                                 int32
-		Delivered, Padding                       uint32
+		Delivered, Crowd                         uint32
+		CrowdNs                                  uint64
+		Alone, Padding                           uint32
 	}
 )
 
@@ -35,7 +37,11 @@ type resuming struct {
 // newResuming has a connection learn the path. On a busy host handshakes take longer than they should, and all ACKs of a train come at once: then another one does.
 func newResuming(t *testing.T) *resuming {
 	rung.Netns(t)
-	s := newSwitching(t, "burst", func(uint32, func()) bool { return false })
+	return resumingAfter(t, newSwitching(t, "burst", func(uint32, func()) bool { return false }))
+}
+
+// resumingAfter does, with a connection that is there already.
+func resumingAfter(t *testing.T, s *switching) *resuming {
 	r := &resuming{switching: s, paths: s.kernel.Maps["plait_paths"]}
 	for range 20 {
 		for range 3 {

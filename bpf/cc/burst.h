@@ -65,8 +65,10 @@ struct burst {
 	__u8 counted;	    /* this burst is among them */
 	__u8 lent;	    /* BURST_MAY_LEND, BURST_LENT: until the first train of this connection (../path.h) */
 	__u8 among;	    /* counted among those with a burst on the way to the same address (../path.h) */
-	__u8 pad[2];
+	__u8 shared;	    /* there has been another one in this burst */
+	__u8 pad;
 	__u32 sharing;	  /* how many those are */
+	__u32 crowd;	  /* how many at once have overrun the queue of this path, of late; 0: none */
 	struct path_ends ends; /* where it is counted: the kernel takes addresses from a socket before plait hears that it ends */
 	__u32 own_at;	  /* packets delivered of this connection, */
 	__u32 all_at;	  /* and of all of them, when the train at work began */
@@ -112,9 +114,17 @@ static __always_inline __u64 burst_share(const struct tcp_sock *tp, const struct
 {
 	__u64 least_Bps = 2ULL * tp->mss_cache * USEC_PER_SEC / max(burst_rtt_us(s), 1U);
 
-	if (b->sharing <= 1 || (!b->lent && s->round_losses < losses && !burst_queue_stands(s)))
+	if (b->sharing <= 1 || (!b->lent && !b->crowd && s->round_losses < losses && !burst_queue_stands(s)))
 		return rate_Bps;
 	return min(rate_Bps, max(rate_Bps / b->sharing, least_Bps));
+}
+
+/* Of a crowd each begins with its part of the first ten packets, until those are out: the kernel paces no earlier. */
+static __always_inline __u32 burst_start(const struct tcp_sock *tp, const struct burst *b, __u32 packets)
+{
+	if (!b->crowd || tp->data_segs_out >= BURST_TRAIN_PACKETS)
+		return packets;
+	return min(packets, max(BURST_TRAIN_PACKETS / b->crowd, 2U) - 1 + tp->delivered); /* one of which was of the handshake */
 }
 
 static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struct plait_sock *s, const struct burst *b)
@@ -123,7 +133,7 @@ static __always_inline __u32 burst_window(const struct tcp_sock *tp, const struc
 
 	if (s->ack_us && tp->delivered - s->ack_delivered >= BURST_BOUND_AFTER && burst_queue_stands(s))
 		packets = min(packets, burst_packets(tp, s, burst_arrival_Bps(tp, s), BURST_QUEUE_PACKETS));
-	return min(packets, (__u64)tp->snd_cwnd_clamp);
+	return burst_start(tp, b, min(packets, (__u64)tp->snd_cwnd_clamp));
 }
 
 static __always_inline void burst_learn_train(struct plait_sock *s, struct burst *b)
@@ -209,9 +219,11 @@ static __always_inline void burst_leave(struct tcp_sock *tp, const struct plait_
 }
 
 /* The first packets after an idle time go as one train; later ones in pairs, as fast as a millisecond's timer can pace them. */
-static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp)
+static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp, const struct plait_sock *s)
 {
-	return tp->packets_out ? 2 : BURST_TRAIN_PACKETS;
+	const struct burst *b = (const struct burst *)s->private;
+
+	return tp->packets_out || b->crowd ? 2 : BURST_TRAIN_PACKETS;
 }
 
 /* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
@@ -228,8 +240,7 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 	struct burst *b = (struct burst *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 
-	if (b->capacity_Bps)
-		tp->snd_cwnd = burst_window(tp, s, b);
+	tp->snd_cwnd = b->capacity_Bps ? burst_window(tp, s, b) : burst_start(tp, b, tp->snd_cwnd);
 	if (b->lent)
 		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(tp, s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
 }
