@@ -270,6 +270,7 @@ static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow
 	}
 	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
 	if (n) {
+		n->copied_us = bpf_ktime_get_ns() / NSEC_PER_USEC;
 		want = !n->closed;
 	} else {
 		tp = bpf_tcp_sock(sk);

@@ -78,6 +78,7 @@ struct plait_ack_native {
 	__u64 at_us; /* CLOCK_MONOTONIC */
 	__u32 lead_us;
 	__u32 closed; /* 1: copies are to be timed and not given to the socket */
+	__u64 copied_us; /* when a copy last came; CLOCK_MONOTONIC */
 };
 
 #endif

@@ -45,10 +45,11 @@ type AcksPlaitAckName struct {
 }
 
 type AcksPlaitAckNative struct {
-	_      structs.HostLayout
-	AtUs   uint64
-	LeadUs uint32
-	Closed uint32
+	_        structs.HostLayout
+	AtUs     uint64
+	LeadUs   uint32
+	Closed   uint32
+	CopiedUs uint64
 }
 
 type AcksPlaitAckRoute struct {

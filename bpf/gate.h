@@ -96,14 +96,19 @@ static __always_inline void fair_hear(const struct tcp_sock *tp, struct plait_so
 	f->silent_us += f->since_us;
 }
 
-/* No lead for long; or for two round trips, of which the last were as long as without copies. */
-static __always_inline bool fair_over(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f)
+/*
+ * No lead for long; or none and no copies for two round trips, of which the last were as long as without copies on the empty path: a queue that was there with the last lead has
+ * drained since. While copies come it is their twins that do not, and a longer round trip a queue.
+ */
+static __always_inline bool fair_over(const struct tcp_sock *tp, const struct plait_sock *s, const struct fair *f, const struct plait_ack_native *n)
 {
 	__u32 lead_us = s->lead_us, rtt_us = srtt_us(tp);
 
 	if (f->silent_us > FAIR_FRESH_US || lead_us < FAIR_LEAD_MIN_US / 2 || lead_us < rtt_us >> (FAIR_LEAD_SHIFT + 1))
 		return true;
-	return f->silent_us > 2 * f->native_us && rtt_us > f->native_us - (lead_us >> 2);
+	if (f->silent_us <= 2 * f->native_us || (__s64)(tp->tcp_mstamp - n->copied_us) <= f->native_us)
+		return false;
+	return rtt_us > min_rtt_us(s) + lead_us - (lead_us >> 2);
 }
 
 static __always_inline void fair_round(struct plait_sock *s, struct fair *f, const struct rate_sample *rs)
@@ -178,7 +183,7 @@ static __noinline int fair_update(struct sock *sk, struct plait_sock *s, struct 
 	fair_round(s, f, rs);
 	if (s->algorithm == PLAIT_BBR && algorithm_opens(tp, s) && fair_quiet(s, f))
 		f->useless_us = 0; /* of windows fair_cong_avoid() says so */
-	if (fair_over(tp, s, f) || fair_useless(sk, s, f))
+	if (fair_over(tp, s, f, n) || fair_useless(sk, s, f))
 		fair_close(sk, s, n, f);
 	return 0;
 }

@@ -92,6 +92,11 @@ func (h *host) device(ns, name string, kind uint16) *os.File {
 
 // slowly carries what comes from one device to the other, some time later, until a device is gone; but not what loses says, if it is there.
 func slowly(from, to *os.File, delay time.Duration, loses func([]byte) bool) {
+	variably(from, to, func() time.Duration { return delay }, loses)
+}
+
+// variably is a wire whose delay changes; packets stay in their order.
+func variably(from, to *os.File, delay func() time.Duration, loses func([]byte) bool) {
 	type frame struct {
 		due  time.Time
 		data []byte
@@ -111,7 +116,7 @@ func slowly(from, to *os.File, delay time.Duration, loses func([]byte) bool) {
 			return
 		}
 		if loses == nil || !loses(b[:n]) {
-			queue <- frame{time.Now().Add(delay), bytes.Clone(b[:n])}
+			queue <- frame{time.Now().Add(delay()), bytes.Clone(b[:n])}
 		}
 	}
 }

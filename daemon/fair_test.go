@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,30 +20,52 @@ import (
 	"plait.dev/plait/bpf"
 )
 
-// fairState is what leads found of the last subflow it saw under the fair control.
+// fairState is what leads found of the last subflow it saw; but for Closed, LeadUs and those of the least round trip, 0 of one that was never under the fair control.
 type fairState struct {
-	Native, Shown    uint32 // windows, packets: the algorithm's and the socket's
-	Delivered, SRTT8 uint32 // packets; us * 8
-	Closed, _        uint32 // 1: its copies are to be timed only
+	Native, Shown     uint32 // windows, packets: the algorithm's and the socket's
+	Delivered, SRTT8  uint32 // packets; us * 8
+	Closed, NativeUs  uint32 // 1: its copies are to be timed only; R when a lead was last heard of
+	LeadUs, Least     uint32 // in use; the least round trip of the present window of bursts,
+	LeastPast, Unused uint32 // and of the one before, us
 }
 
-// leads is an iterator over TCP sockets that tells the MPTCP subflows in its namespace that copies of their ACKs come lead sooner, as bpf/acks.bpf.c does, and
+// leastUs is the least round trip that plait goes by.
+func (s fairState) leastUs() uint32 {
+	if s.Least == 0 || s.LeastPast == 0 {
+		return max(s.Least, s.LeastPast)
+	}
+	return min(s.Least, s.LeastPast)
+}
+
+// What leads tells.
+type toldLead struct {
+	LeadUs  uint32 // 0: nothing
+	CopyFor uint32 // us to come in which copies are taken to have come; 0: it does not say
+}
+
+// leads is an iterator over TCP sockets that tells the MPTCP subflows in its namespace that copies of their ACKs come a lead sooner, as bpf/acks.bpf.c does, and
 // reads what the fair control makes of it. User space cannot: a subflow has no file descriptor.
-func (h *host) leads(natives, fairs *ebpf.Map, lead time.Duration) (tell func() fairState) {
+func (h *host) leads(k *kernel) (tell func(toldLead) fairState) {
 	h.Helper()
-	found, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
-	h.must(err)
-	h.Cleanup(func() { found.Close() })
+	var maps [2]*ebpf.Map // found, and told
+	for i, size := range []int{binary.Size(fairState{}), binary.Size(toldLead{})} {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1})
+		h.must(err)
+		h.Cleanup(func() { m.Close() })
+		maps[i] = m
+	}
+	found, told := maps[0], maps[1]
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "leads", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceIter, AttachTo: "tcp", License: "GPL",
-		Instructions: h.leadInstructions(natives, fairs, found, lead),
+		Instructions: h.leadInstructions(k, found, told),
 	})
 	h.must(err)
 	h.Cleanup(func() { program.Close() })
 	iterator, err := link.AttachIter(link.IterOptions{Program: program})
 	h.must(err)
 	h.Cleanup(func() { iterator.Close() })
-	return func() (s fairState) {
+	return func(t toldLead) (s fairState) {
+		h.must(told.Put(uint32(0), &t))
 		h.in(func() error {
 			pass, err := iterator.Open()
 			if err != nil {
@@ -58,21 +82,44 @@ func (h *host) leads(natives, fairs *ebpf.Map, lead time.Duration) (tell func() 
 	}
 }
 
-// R6 is the socket, R7 the storage at work; the stack holds a key at -16, what is found at -40, and what is told at -56.
-func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Duration) asm.Instructions {
+// R6 is the socket, R7 what is found, R8 what is told; the stack holds a key at -16.
+func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructions {
 	h.Helper()
-	fair := func(name string) int16 {
-		spec, _, err := bpf.Load()
-		h.must(err)
-		offset, ok := fieldOffset(btf.UnderlyingType(spec.Maps["plait_fairs"].Value).(*btf.Struct).Members, name)
+	spec, _, err := bpf.Load()
+	h.must(err)
+	field := func(of, name string) int16 {
+		offset, ok := fieldOffset(btf.UnderlyingType(spec.Maps[of].Value).(*btf.Struct).Members, name)
 		if !ok {
-			h.Fatalf("struct fair has no %s", name)
+			h.Fatalf("the values of %s have no %s", of, name)
 		}
 		return int16(offset.Bytes())
 	}
-	tcp := func(name string) int16 { return kernelField(h, "tcp_sock", name) }
 	const exit = "exit"
-	return asm.Instructions{
+	lookup := func(m *ebpf.Map) asm.Instructions {
+		return asm.Instructions{
+			asm.StoreImm(asm.RFP, -16, 0, asm.Word),
+			asm.LoadMapPtr(asm.R1, m.FD()),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -16),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, exit),
+		}
+	}
+	storage := func(name string, flags int32, none string) asm.Instructions {
+		return asm.Instructions{
+			asm.LoadMapPtr(asm.R1, k.Maps[name].FD()),
+			asm.Mov.Reg(asm.R2, asm.R6),
+			asm.Mov.Imm(asm.R3, 0),
+			asm.Mov.Imm(asm.R4, flags),
+			asm.FnSkStorageGet.Call(),
+			asm.JEq.Imm(asm.R0, 0, none),
+		}
+	}
+	note := func(from asm.Register, offset, at int16) asm.Instructions {
+		return asm.Instructions{asm.LoadMem(asm.R1, from, offset, asm.Word), asm.StoreMem(asm.R7, at, asm.R1, asm.Word)}
+	}
+	tcp := func(name string) int16 { return kernelField(h, "tcp_sock", name) }
+	return slices.Concat(asm.Instructions{
 		asm.LoadMem(asm.R1, asm.R1, 8, asm.DWord), // ctx->sk_common
 		asm.JEq.Imm(asm.R1, 0, exit),
 		asm.FnSkcToTcpSock.Call(),
@@ -80,48 +127,29 @@ func (h *host) leadInstructions(natives, fairs, found *ebpf.Map, lead time.Durat
 		asm.Mov.Reg(asm.R6, asm.R0),
 		asm.LoadMem(asm.R1, asm.R6, tcp("is_mptcp"), asm.Byte),
 		asm.JEq.Imm(asm.R1, 0, exit),
-		asm.FnKtimeGetNs.Call(),
-		asm.Div.Imm(asm.R0, 1000),
-		asm.StoreMem(asm.RFP, -56, asm.R0, asm.DWord), // at_us
-		asm.StoreImm(asm.RFP, -48, lead.Microseconds(), asm.Word),
-		asm.LoadMapPtr(asm.R1, natives.FD()),
-		asm.Mov.Reg(asm.R2, asm.R6),
-		asm.Mov.Imm(asm.R3, 0),
-		asm.Mov.Imm(asm.R4, 1), // BPF_SK_STORAGE_GET_F_CREATE
-		asm.FnSkStorageGet.Call(),
-		asm.JEq.Imm(asm.R0, 0, exit),
-		asm.LoadMem(asm.R1, asm.RFP, -56, asm.DWord),
-		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
-		asm.LoadMem(asm.R1, asm.RFP, -48, asm.Word),
-		asm.StoreMem(asm.R0, 8, asm.R1, asm.Word),
-		asm.LoadMem(asm.R1, asm.R0, 12, asm.Word),
-		asm.StoreMem(asm.RFP, -24, asm.R1, asm.Word),
-		asm.StoreImm(asm.RFP, -20, 0, asm.Word),
-		asm.LoadMapPtr(asm.R1, fairs.FD()),
-		asm.Mov.Reg(asm.R2, asm.R6),
-		asm.Mov.Imm(asm.R3, 0),
-		asm.Mov.Imm(asm.R4, 0),
-		asm.FnSkStorageGet.Call(),
-		asm.JEq.Imm(asm.R0, 0, exit),
-		asm.LoadMem(asm.R1, asm.R0, fair("cwnd"), asm.Word),
-		asm.StoreMem(asm.RFP, -40, asm.R1, asm.Word),
-		asm.LoadMem(asm.R1, asm.R0, fair("shown_cwnd"), asm.Word),
-		asm.StoreMem(asm.RFP, -36, asm.R1, asm.Word),
-		asm.LoadMem(asm.R1, asm.R6, tcp("delivered"), asm.Word),
-		asm.StoreMem(asm.RFP, -32, asm.R1, asm.Word),
-		asm.LoadMem(asm.R1, asm.R6, tcp("srtt_us"), asm.Word),
-		asm.StoreMem(asm.RFP, -28, asm.R1, asm.Word),
-		asm.StoreImm(asm.RFP, -16, 0, asm.Word),
-		asm.LoadMapPtr(asm.R1, found.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -16),
-		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, -40),
-		asm.Mov.Imm(asm.R4, 0),
-		asm.FnMapUpdateElem.Call(),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol(exit),
-		asm.Return(),
-	}
+	}, lookup(found), asm.Instructions{asm.Mov.Reg(asm.R7, asm.R0)}, lookup(told), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
+		storage("plait_ack_natives", 1, exit), // BPF_SK_STORAGE_GET_F_CREATE
+		note(asm.R0, field("plait_ack_natives", "closed"), 16),
+		asm.Instructions{
+			asm.Mov.Reg(asm.R9, asm.R0),
+			asm.FnKtimeGetNs.Call(),
+			asm.Div.Imm(asm.R0, 1000),
+			asm.LoadMem(asm.R1, asm.R8, 4, asm.Word),
+			asm.JEq.Imm(asm.R1, 0, "no copies"),
+			asm.Add.Reg(asm.R1, asm.R0),
+			asm.StoreMem(asm.R9, field("plait_ack_natives", "copied_us"), asm.R1, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R8, 0, asm.Word).WithSymbol("no copies"),
+			asm.JEq.Imm(asm.R1, 0, "told"),
+			asm.StoreMem(asm.R9, field("plait_ack_natives", "lead_us"), asm.R1, asm.Word),
+			asm.StoreMem(asm.R9, field("plait_ack_natives", "at_us"), asm.R0, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R6, tcp("delivered"), asm.Word).WithSymbol("told"),
+			asm.StoreMem(asm.R7, 8, asm.R1, asm.Word),
+		}, note(asm.R6, tcp("srtt_us"), 12),
+		storage("plait_socks", 0, exit),
+		note(asm.R0, field("plait_socks", "lead_us"), 24), note(asm.R0, field("plait_socks", "min_rtt_us"), 28), note(asm.R0, field("plait_socks", "min_rtt_past_us"), 32),
+		storage("plait_fairs", 0, exit),
+		note(asm.R0, field("plait_fairs", "cwnd"), 0), note(asm.R0, field("plait_fairs", "shown_cwnd"), 4), note(asm.R0, field("plait_fairs", "native_us"), 20),
+		asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol(exit), asm.Return()})
 }
 
 // newFair has a subflow beyond slow start whose ACKs come sooner, as far as plait knows. Slow start ends at about 500 packets, once in a while at thousands, which then
@@ -144,7 +172,8 @@ func newFair(t *testing.T, policy string, lead time.Duration) (h *host, c pair, 
 	})
 	k := h.loaded(policy)
 	h.in(func() error { return k.pass(passTake) })
-	tell = h.leads(k.Maps["plait_ack_natives"], k.Maps["plait_fairs"], lead)
+	told := h.leads(k)
+	tell = func() fairState { return told(toldLead{LeadUs: uint32(lead.Microseconds())}) }
 	tell()
 	h.transfers("the lead is told", c)
 	return h, c, tell
