@@ -63,8 +63,9 @@ struct fair {
 	__u32 round_rtt_past_us;
 	__u8 had_most; /* at the last loss the flow had nearly all the path gives */
 	__u8 opening;  /* round trips to go in which the smoothed one is not to be believed */
-	__u8 pad[2];
-	__u32 most_lead_us; /* since copies were let in */
+	__u8 pad[6];
+	__u32 least_rtt_us; /* least round trip, and the lead when it became that */
+	__u32 least_lead_us;
 };
 
 struct {

@@ -40,7 +40,8 @@ static __noinline int fair_enter(struct sock *sk, struct plait_sock *s, struct p
 	f->native_us = srtt_us(tp);
 	grown = !n->closed && in_slow_start(tp); /* its window is one of the shorter round trip */
 	n->closed = 0;
-	s->lead_us = f->most_lead_us = lead_us;
+	s->lead_us = f->least_lead_us = lead_us;
+	f->least_rtt_us = min_rtt_us(s);
 	algorithm_forget_rtt(s, srtt_us(tp));
 	if (sets_rate(s->algorithm))
 		return 0;
@@ -69,8 +70,11 @@ static __noinline int fair_close(struct sock *sk, struct plait_sock *s, struct p
 	n->closed = 1;
 	f->closed_us = tp->tcp_mstamp;
 	f->round_rtt_us = f->round_rtt_past_us = 0;
-	/* Copies that come late have lessened the lead by now, and not the round trip that was seen with it. A sum that is too much lasts until the next ACK. */
-	s->min_rtt_us = min_rtt_us(s) + f->most_lead_us;
+	/*
+	 * Copies that come late have lessened the lead by now, and an uplink that was full may have made it longer; the least round trip was seen with neither. Too little would stay, and
+	 * too much until an ACK comes without a queue.
+	 */
+	s->min_rtt_us = min_rtt_us(s) + f->least_lead_us;
 	s->min_rtt_past_us = 0;
 	s->lead_us = 0;
 	algorithm_forget_rtt(s, s->min_rtt_us);
@@ -86,7 +90,10 @@ static __always_inline void fair_hear(const struct tcp_sock *tp, struct plait_so
 	f->acked_us = now_us;
 	f->useless_us = f->round_rtt_past_us ? min((__u64)f->useless_us + f->since_us, (__u64)TCP_INFINITE_SSTHRESH) : 0; /* whether there is a queue is not known at first */
 	s->lead_us = min(max(n->lead_us, 1u), (__u32)FAIR_LEAD_MAX_US);
-	f->most_lead_us = max(f->most_lead_us, s->lead_us);
+	if (min_rtt_us(s) != f->least_rtt_us) {
+		f->least_rtt_us = min_rtt_us(s);
+		f->least_lead_us = s->lead_us;
+	}
 	if (n->at_us != f->lead_at_us) {
 		f->lead_at_us = n->at_us;
 		f->native_us = fair_rtt_us(tp, s, f) + s->lead_us;

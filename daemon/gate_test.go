@@ -103,3 +103,23 @@ func TestFairControlSeesCopiesEnd(t *testing.T) {
 		})
 	}
 }
+
+// The least round trip, seen with copies, is longer without by the lead it was seen with: neither by what an uplink that was full for a while made of that, nor by what late copies left of it.
+func TestFairControlCorrectsLeastRoundTrip(t *testing.T) {
+	const lead, spike, end = 100 * time.Millisecond, 400 * time.Millisecond, time.Millisecond
+	const tolerance = 20_000 // us
+	g := newGate(t)
+	in := func(lead time.Duration) {
+		g.knows(lead, "the lead is in use", func(s fairState) bool { return s.LeadUs == uint32(lead.Microseconds()) })
+	}
+	in(lead)
+	in(spike)
+	in(lead)
+	least := g.look().leastUs()
+	g.later.Store((2 * spike).Microseconds()) // what comes after copies have ended is not less
+	g.knows(lead, "a queue stands", func(s fairState) bool { return time.Duration(s.SRTT8/8)*time.Microsecond > 2*spike })
+	s := g.knows(end, "copies are closed out", func(s fairState) bool { return s.Closed == 1 })
+	if by := int64(s.leastUs()) - int64(least); by < lead.Microseconds()-tolerance || by > lead.Microseconds()+tolerance {
+		t.Errorf("closed out, the least round trip is longer by %d us, %d before, want by %v; %+v", by, least, lead, s)
+	}
+}
