@@ -355,14 +355,15 @@ static __always_inline bool same(const struct plait_flow_key *a, const struct pl
 	return true;
 }
 
-/* A copy in time tells of data that nothing before has told of: its twin will tell nothing more. */
-static __always_inline void await_twin(struct plait_ack_lead *l, __u32 ack, __u32 tsval, bool sack)
+/* A copy in time tells of data that nothing before has told of: its twin will tell nothing more. Says whether this one does. */
+static __always_inline bool await_twin(struct plait_ack_lead *l, __u32 ack, __u32 tsval, bool sack)
 {
 	if ((l->copied_tsval && (__s32)(ack - l->copied_ack) <= 0) || (l->natives && (__s32)(ack - l->native_ack) <= 0))
-		return;
+		return false;
 	l->copied_ack = ack;
 	l->copied_tsval = tsval;
 	l->twin_awaited = 1 + sack;
+	return true;
 }
 
 /* A packet whose tunnel has been taken off. Nothing but a pure ACK comes in, and only for the socket that the daemon has named. */
@@ -372,7 +373,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	__u32 tsval, kind, headers = skb->protocol == bpf_htons(ETH_P_IP) ? 40 : 60;
 	struct segment seg;
 	__u64 now;
-	bool used;
+	bool used, news = false;
 	int want;
 
 	/* What has more headers, such as a source route, would not end at the socket. */
@@ -394,7 +395,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	used = kind == SIGNAL_ACK || want; /* when copies are let in next, a signal that is still on its native way would be old */
 	if (used) {
 		__sync_fetch_and_add(&l->used, 1);
-		await_twin(l, seg.acknowledged, tsval, has_sack(skb, &seg));
+		news = await_twin(l, seg.acknowledged, tsval, has_sack(skb, &seg));
 	}
 	if (want) {
 		l->used_ack = seg.acknowledged;
@@ -402,7 +403,8 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	} else if (tsval == l->used_tsval) {
 		l->used_tsval--; /* the socket is to have this one's twin */
 	}
-	if (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS) {
+	/* Of one that the socket was given only data that it acknowledges shows that it was not taken by a filter (native_heard()). */
+	if ((!used || news) && (!l->sampled_at_ns || now - l->sampled_at_ns > TWIN_LOST_NS)) {
 		l->sampled_ack = seg.acknowledged;
 		l->sampled_tsval = tsval;
 		l->sampled_used = used;
