@@ -18,6 +18,8 @@
 #define NSEC_PER_SEC 1000000000ULL
 /* A twin that has not come within this time is lost, and another copy is timed. */
 #define TWIN_LOST_NS (5000000000ULL)
+/* What a filter takes of copies shows only in those that the socket is given. Where it took one, leads of copies that are only timed are not believed for as long. */
+#define FILTERED_NS (30000000000ULL)
 /*
  * Of a flow that rests a copy goes as often as this; and all of them for some time after a loss, or after a pause, for then the sender's window may grow. If that was in vain, not
  * again for longer: on a link that loses packets all the time there is always a loss.
@@ -339,8 +341,13 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	if (tsval != l->sampled_tsval || seg->acknowledged != l->sampled_ack)
 		return verdict;
 	/* The copy was in time for the socket, too, and not taken by a filter behind this program (rp_filter). */
-	if (l->sampled_used && ahead_of(skb, &seg->key, seg->acknowledged) < 0)
-		now = then;
+	if (l->sampled_used) {
+		l->filtered_at_ns = ahead_of(skb, &seg->key, seg->acknowledged) < 0 ? now : 0;
+		if (l->filtered_at_ns)
+			then = now;
+	} else if (l->filtered_at_ns && (__s64)(now - l->filtered_at_ns) < (__s64)FILTERED_NS) {
+		return verdict;
+	}
 	measured(skb, &seg->key, l, (now - then) / NSEC_PER_USEC, bpf_ktime_get_ns());
 	return verdict;
 }

@@ -57,6 +57,7 @@ struct plait_ack_lead {
 	__u64 late;   /* of them, those whose twin, or a later ACK, was there first */
 	__u64 used;   /* of them, those that its socket was given; the others were timed */
 	__u64 sampled_at_ns; /* when the copy came whose twin is awaited; 0: none is */
+	__u64 filtered_at_ns; /* when a copy that the socket was given was last found not to be there; 0: the last one was */
 	__u32 sampled_ack;
 	__u32 sampled_tsval; /* RFC 7323 */
 	__u32 native_ack; /* of the latest ACK that was no copy */

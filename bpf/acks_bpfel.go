@@ -19,6 +19,7 @@ type AcksPlaitAckLead struct {
 	Late         uint64
 	Used         uint64
 	SampledAtNs  uint64
+	FilteredAtNs uint64
 	SampledAck   uint32
 	SampledTsval uint32
 	NativeAck    uint32

@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"encoding/binary"
+	"io"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 )
@@ -50,4 +53,41 @@ func TestACKCopiesFilteredUnseen(t *testing.T) {
 			t.Errorf("%s, whose copy was filtered: %+v, want %d leads, of nothing", step.what, l, step.leads)
 		}
 	}
+}
+
+// Where a filter took copies that the socket was given, those that are only timed are no lead, or it would be given them again; it is tried again after a while.
+func TestACKCopiesFilteredAreNotTimed(t *testing.T) {
+	h, far := newSlowLink(t, 20*time.Millisecond, 0, nil)
+	far.patient("10.9.0.1", "slow")
+	a := newAckPair(h, far, "44")
+	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
+	filter := func(on string) {
+		far.in(func() error { return os.WriteFile("/proc/sys/net/ipv4/conf/quick/rp_filter", []byte(on), 0) })
+	}
+	natives, flows := a.sender.Maps[bpf.AcksMapPlaitAckNatives], a.sender.Maps[bpf.AcksMapPlaitAckFlows]
+	write := func(what string, holds func(l bpf.AckLead) bool) (l bpf.AckLead) {
+		h.eventually(20*time.Second, what, func() bool {
+			_, err := a.served.Write(make([]byte, 1000))
+			h.must(err)
+			time.Sleep(10 * time.Millisecond)
+			_, l = a.counted()
+			return holds(l)
+		})
+		return l
+	}
+	filter("1")
+	used := write("used copies are found filtered", func(l bpf.AckLead) bool { return l.Leads >= 3 && l.SampledAtNs == 0 })
+	h.must(natives.Put(uint32(a.socket()), bpf.AckNative{Closed: 1}))
+	timed := write("copies are timed", func(l bpf.AckLead) bool { return l.Copies >= used.Copies+50 })
+	if timed.LeadUs != 0 || timed.Leads > used.Leads+2 { // of one or two that were on their way
+		t.Errorf("leads of timed copies, where a filter takes those that are used: %+v, before %+v", timed, used)
+	}
+	var clock unix.Timespec
+	h.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
+	timed.FilteredAtNs, timed.SampledAtNs = uint64(clock.Nano())-uint64(31*time.Second), 0
+	h.must(flows.Put(a.here, &timed))
+	write("copies are timed again, after a while", func(l bpf.AckLead) bool { return l.Leads >= timed.Leads+3 && l.LeadUs > 0 })
+	filter("0")
+	h.must(natives.Put(uint32(a.socket()), bpf.AckNative{}))
+	write("the filter has gone, and a used copy tells so", func(l bpf.AckLead) bool { return l.FilteredAtNs == 0 })
 }
