@@ -129,7 +129,6 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 		asm.JEq.Imm(asm.R1, 0, exit),
 	}, lookup(found), asm.Instructions{asm.Mov.Reg(asm.R7, asm.R0)}, lookup(told), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
 		storage("plait_ack_natives", 1, exit), // BPF_SK_STORAGE_GET_F_CREATE
-		note(asm.R0, field("plait_ack_natives", "closed"), 16),
 		asm.Instructions{
 			asm.Mov.Reg(asm.R9, asm.R0),
 			asm.FnKtimeGetNs.Call(),
@@ -149,6 +148,7 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 		note(asm.R0, field("plait_socks", "lead_us"), 24), note(asm.R0, field("plait_socks", "min_rtt_us"), 28), note(asm.R0, field("plait_socks", "min_rtt_past_us"), 32),
 		storage("plait_fairs", 0, exit),
 		note(asm.R0, field("plait_fairs", "cwnd"), 0), note(asm.R0, field("plait_fairs", "shown_cwnd"), 4), note(asm.R0, field("plait_fairs", "native_us"), 20),
+		note(asm.R9, field("plait_ack_natives", "closed"), 16),
 		asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol(exit), asm.Return()})
 }
 
