@@ -22,6 +22,8 @@
 /* So many losses, and such a part of all that a new connection has sent, say that too many began at once; after so many bursts alone in a row a crowd is expected no more. */
 #define PATH_OVERRUN 5
 #define PATH_OVERRUN_PART 4
+/* Two do within this time: one alone may have a bad link of its own, behind the same address. */
+#define PATH_TOGETHER_NS 1000000000ULL
 #define PATH_ALONE 3
 
 static __always_inline __u32 path_noise_us(__u32 rtt_us)
@@ -38,9 +40,10 @@ struct path {
 	__s32 bursting; /* how many are on the way */
 	__u32 delivered; /* packets of all of them */
 	__u32 crowd; /* how many at once have overrun the queue before they knew the path; 0: none */
-	__u64 crowd_ns; /* when they did */
+	__u32 crowd_handshake_us; /* theirs */
 	__u32 alone; /* bursts since, in a row, that were alone */
-	__u32 padding;
+	__u64 crowd_ns; /* when they did */
+	__u64 overran_ns; /* when one last did */
 };
 
 struct {
@@ -73,14 +76,36 @@ static __always_inline bool path_past(__u64 now, __u64 since, __u64 ns)
 	return (__s64)(now - since) > (__s64)ns;
 }
 
-static __always_inline __u32 path_crowd(const struct path *p, __u64 now)
+/* How many are to be expected on a path where a handshake takes as long. */
+static __always_inline __u32 path_crowd(const struct path *p, const struct plait_sock *s, __u64 now)
 {
-	return p->crowd && p->alone < PATH_ALONE && !path_past(now, p->crowd_ns, PATH_REMEMBERED_NS) ? p->crowd : 0;
+	__u32 least_us = min(s->handshake_us, p->crowd_handshake_us), differs_us = max(s->handshake_us, p->crowd_handshake_us) - least_us;
+
+	if (!p->crowd || p->alone >= PATH_ALONE || path_past(now, p->crowd_ns, PATH_REMEMBERED_NS) || differs_us > path_noise_us(least_us))
+		return 0;
+	return p->crowd;
 }
 
-static __always_inline bool path_overruns(const struct tcp_sock *tp)
+/* A timeout is no such sign: it may have been for nothing, or nobody may be there. */
+static __always_inline bool path_overruns(struct sock *sk, const struct burst *b)
 {
-	return tp->lost >= PATH_OVERRUN && tp->lost >= tp->data_segs_out / PATH_OVERRUN_PART;
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return !b->overran && b->lent && b->sharing > 1 && ca_state(sk) == TCP_CA_Recovery && tp->lost >= PATH_OVERRUN && tp->lost >= tp->data_segs_out / PATH_OVERRUN_PART;
+}
+
+static __always_inline void path_overrun(struct path *p, const struct plait_sock *s, struct burst *b, __u64 now)
+{
+	__u64 before = p->overran_ns;
+
+	b->overran = 1;
+	p->overran_ns = now;
+	if (!before || path_past(now, before, PATH_TOGETHER_NS))
+		return;
+	p->crowd = path_past(now, p->crowd_ns, PATH_TOGETHER_NS) ? b->sharing : max(p->crowd, b->sharing);
+	p->crowd_ns = now;
+	p->crowd_handshake_us = s->handshake_us;
+	p->alone = 0;
 }
 
 /* Whether a burst of a connection that has no train of its own yet may begin with what is known, and nobody else tries it. */
@@ -118,7 +143,11 @@ static __always_inline bool path_joins(struct sock *sk, const struct plait_sock 
 	const struct burst *b = (const struct burst *)s->private;
 	const struct tcp_sock *tp = tcp_sk(sk);
 
-	return !b->among && (b->crowd || tp->write_seq - tp->snd_una > BURST_TRAIN_PACKETS * tp->mss_cache) && tp->snd_wnd >= tp->mss_cache;
+	__u32 waits = tp->write_seq - tp->snd_una;
+
+	if (b->among || tp->snd_wnd < tp->mss_cache)
+		return false;
+	return waits > BURST_TRAIN_PACKETS * tp->mss_cache || (b->crowd && waits && !only_fin(sk));
 }
 
 /* A burst is one of those on the way. */
@@ -141,7 +170,7 @@ static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
 	__sync_fetch_and_add(&p->bursting, 1);
 	b->sharing = max(p->bursting, 1);
 	b->shared = b->sharing > 1;
-	b->crowd = path_crowd(p, now);
+	b->crowd = path_crowd(p, s, now);
 	b->among = 1;
 	b->ends = e;
 	b->own_at = tcp_sk(sk)->delivered;
@@ -152,7 +181,7 @@ static __noinline int path_begins(struct sock *sk, struct plait_sock *s)
 }
 
 /* It is over, or waits for what is no matter of the path: a peer that has no room, or is gone. */
-static __noinline int path_leave(struct sock *sk, struct plait_sock *s)
+static __noinline int path_leave(struct sock *sk, struct plait_sock *s, bool over)
 {
 	struct burst *b = (struct burst *)s->private;
 	struct path_ends e = b->ends;
@@ -166,7 +195,10 @@ static __noinline int path_leave(struct sock *sk, struct plait_sock *s)
 	if (!p)
 		return 0;
 	__sync_fetch_and_add(&p->bursting, -1);
-	p->alone = b->shared ? 0 : p->alone + 1;
+	if (b->shared)
+		p->alone = 0;
+	else if (over)
+		p->alone++;
 	if (b->tried_ns && p->tried_ns == b->tried_ns)
 		p->tried_ns = 0;
 	b->tried_ns = 0;
@@ -184,7 +216,6 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 	const struct tcp_sock *tp;
 	__u32 own, all;
 	struct path *p;
-	__u64 now;
 
 	if (!sk)
 		return 0;
@@ -200,12 +231,8 @@ static __noinline int path_delivers(struct sock *sk, struct plait_sock *s, __u32
 	__sync_fetch_and_add(&p->delivered, packets);
 	b->sharing = max(p->bursting, 1);
 	b->shared |= b->sharing > 1;
-	if (b->lent && b->sharing > 1 && path_overruns(tp)) {
-		now = bpf_ktime_get_ns();
-		p->crowd = max(path_crowd(p, now), b->sharing);
-		p->crowd_ns = now;
-		p->alone = 0;
-	}
+	if (path_overruns(sk, b))
+		path_overrun(p, s, b, bpf_ktime_get_ns());
 	own = tp->delivered - b->own_at;
 	all = p->delivered - b->all_at;
 	if (s->train_measured && own && all > own)
@@ -233,7 +260,7 @@ static __noinline int path_resume(struct sock *sk, struct plait_sock *s)
 	path_ends(sk, &e);
 	p = bpf_map_lookup_elem(&plait_paths, &e);
 	if (p)
-		b->crowd = path_crowd(p, bpf_ktime_get_ns());
+		b->crowd = path_crowd(p, s, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -248,7 +275,7 @@ static __noinline int path_learn(struct sock *sk, struct plait_sock *s)
 		return 0;
 	if (b->sharing > 1 && b->capacity_Bps) /* the next one may be alone */
 		sk->sk_pacing_rate = min(b->capacity_Bps, (__u64)sk->sk_max_pacing_rate);
-	path_leave(sk, s);
+	path_leave(sk, s, true);
 	if (!s->trains || b->lent || !b->capacity_Bps || !s->handshake_us)
 		return 0;
 	if (s->handshake_us > min_rtt_us(s) + path_noise_us(min_rtt_us(s))) /* it met a queue, and who meets one again should not take that for the path */

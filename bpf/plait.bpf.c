@@ -229,11 +229,10 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		if (s->algorithm == PLAIT_BURST)
 			path_learn(sk, s);
 	}
-	if (tp->snd_wnd < tp->mss_cache) { /* until the peer has room again nothing arrives, however fast the path is */
+	if (tp->snd_wnd < tp->mss_cache) /* until the peer has room again nothing arrives, however fast the path is */
 		s->ack_us = 0;
-		if (s->algorithm == PLAIT_BURST)
-			path_leave(sk, s);
-	}
+	if (s->algorithm == PLAIT_BURST && (tp->snd_wnd < tp->mss_cache || all_acknowledged(tp)))
+		path_leave(sk, s, false);
 	return sample_send(sk, s, false);
 }
 
@@ -307,7 +306,7 @@ void BPF_PROG(plait_release, struct sock *sk)
 		count(bursts_unmeasured);
 	}
 	if (s->algorithm == PLAIT_BURST)
-		path_leave(sk, s);
+		path_leave(sk, s, false);
 	end_pacing(sk, s);
 	leave_window(sk, s);
 	sample_send(sk, s, true);
@@ -347,21 +346,20 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 
 	if (!s)
 		return;
-	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from)) {
+	if (in_cwnd_reduction(state) && !in_cwnd_reduction(from))
 		s->prr_delivered = 0;
-		/* No ACK enters, and sets the window, where a timer finds the losses (tcp_rack_reo_timeout()): all of them would go again at once. */
-		if (state == TCP_CA_Recovery && reduces_window(s) && tp->snd_ssthresh < tp->prior_cwnd)
-			tp->snd_cwnd = packets_in_flight(tp) + 1;
-	}
+	/* No ACK enters, and sets the window, where a timer finds the losses (tcp_rack_reo_timeout()): all of them would go again at once. */
+	if (state == TCP_CA_Recovery && from != TCP_CA_Recovery && reduces_window(s) && tp->snd_ssthresh < tp->prior_cwnd)
+		tp->snd_cwnd = packets_in_flight(tp) + 1;
 	if (state == TCP_CA_Loss) { /* what a timeout finds lost no ACK tells (rate_sample), and it was not carried */
 		s->in_flight = s->in_flight_past = 0;
 		if (s->algorithm == PLAIT_BURST && ((struct inet_connection_sock *)sk)->icsk_retransmits >= PATH_GONE)
-			path_leave(sk, s);
+			path_leave(sk, s, false);
 	}
 	algorithm_set_state(sk, s, state);
 	/* tcp_end_cwnd_reduction(), which leaves it to algorithms with cong_control */
-	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && !sets_rate(s->algorithm)) {
-		if (tp->snd_ssthresh < TCP_INFINITE_SSTHRESH && (from == TCP_CA_CWR || tp->undo_marker))
+	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && reduces_window(s)) {
+		if (tp->snd_ssthresh < (s->algorithm == PLAIT_BURST ? tp->prior_cwnd : (__u32)TCP_INFINITE_SSTHRESH) && (from == TCP_CA_CWR || tp->undo_marker))
 			tp->snd_cwnd = tp->snd_ssthresh;
 		if (from == TCP_CA_CWR || (__s32)(tp->snd_una - tp->high_seq) >= 0) /* else it was undone on the way (tcp_try_undo_partial) */
 			fair_event(sk, s, CA_EVENT_COMPLETE_CWR);
@@ -406,31 +404,31 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	__u32 asked = tp->write_seq + tp->snd_wnd;
-	bool anew;
+	bool anew, begins, joins;
 
 	if (!s)
 		return window_min_tso_segs(sk);
 	anew = asked != s->asked_to_send;
 	s->asked_to_send = asked;
-	if (!tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk)) {
+	begins = !tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk);
+	if (begins) {
 		if (!s->burst_start_us) { /* else one waits, for its pacing or for the peer's window, and it is not the application that pauses */
 			burst_begins(tp, s, tp->tcp_mstamp);
 			notice_pause(tp, s);
 		}
 		if (!choose(sk, s))
 			return window_min_tso_segs(sk);
-		if (s->algorithm == PLAIT_BURST)
-			burst_begin(sk, s);
-		else if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
+		if (!sets_rate(s->algorithm) && anew && window_after_idle(sk, s)) {
 			s->gathered.idle_restarts++;
 			fair_event(sk, s, CA_EVENT_CWND_RESTART);
 		}
 	}
 	if (s->algorithm == PLAIT_BURST) {
-		if (path_joins(sk, s)) {
+		joins = path_joins(sk, s);
+		if (joins)
 			path_begins(sk, s);
+		if (begins || joins)
 			burst_begin(sk, s);
-		}
 		return burst_min_tso_segs(tp, s);
 	}
 	if (s->algorithm == PLAIT_BBR)

@@ -21,8 +21,8 @@ type (
 		HandshakeUs                              uint32
 		Bursting                                 int32
 		Delivered, Crowd                         uint32
-		CrowdNs                                  uint64
-		Alone, Padding                           uint32
+		CrowdHandshakeUs, Alone                  uint32
+		CrowdNs, OverranNs                       uint64
 	}
 )
 

@@ -66,7 +66,7 @@ struct burst {
 	__u8 lent;	    /* BURST_MAY_LEND, BURST_LENT: until the first train of this connection (../path.h) */
 	__u8 among;	    /* counted among those with a burst on the way to the same address (../path.h) */
 	__u8 shared;	    /* there has been another one in this burst */
-	__u8 pad;
+	__u8 overran;	    /* has lost so much that it may be one of a crowd: said once */
 	__u32 sharing;	  /* how many those are */
 	__u32 crowd;	  /* how many at once have overrun the queue of this path, of late; 0: none */
 	struct path_ends ends; /* where it is counted: the kernel takes addresses from a socket before plait hears that it ends */
@@ -114,7 +114,7 @@ static __always_inline __u64 burst_share(const struct tcp_sock *tp, const struct
 {
 	__u64 least_Bps = 2ULL * tp->mss_cache * USEC_PER_SEC / max(burst_rtt_us(s), 1U);
 
-	if (b->sharing <= 1 || (!b->lent && !b->crowd && s->round_losses < losses && !burst_queue_stands(s)))
+	if (b->sharing <= 1 || (!b->lent && s->round_losses < losses && !burst_queue_stands(s)))
 		return rate_Bps;
 	return min(rate_Bps, max(rate_Bps / b->sharing, least_Bps));
 }
@@ -223,7 +223,7 @@ static __always_inline __u32 burst_min_tso_segs(const struct tcp_sock *tp, const
 {
 	const struct burst *b = (const struct burst *)s->private;
 
-	return tp->packets_out || b->crowd ? 2 : BURST_TRAIN_PACKETS;
+	return tp->packets_out || (b->crowd && (b->sharing > 1 || tp->data_segs_out < BURST_TRAIN_PACKETS)) ? 2 : BURST_TRAIN_PACKETS;
 }
 
 /* Into a queue that stands nothing goes faster than 5/4 of what has come out of it. */
@@ -240,7 +240,7 @@ static __always_inline void burst_begin(struct sock *sk, struct plait_sock *s)
 	struct burst *b = (struct burst *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 
-	tp->snd_cwnd = b->capacity_Bps ? burst_window(tp, s, b) : burst_start(tp, b, tp->snd_cwnd);
+	tp->snd_cwnd = b->capacity_Bps ? burst_window(tp, s, b) : burst_start(tp, b, tp->lost ? tp->snd_cwnd : max(tp->snd_cwnd, initial_window(s)));
 	if (b->lent)
 		sk->sk_pacing_rate = b->capacity_Bps ? min(burst_rate_Bps(tp, s, b), (__u64)sk->sk_max_pacing_rate) : sk->sk_max_pacing_rate;
 }
