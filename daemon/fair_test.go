@@ -20,7 +20,7 @@ import (
 	"plait.dev/plait/bpf"
 )
 
-// fairState is what leads found of the last subflow it saw; but for Closed, LeadUs and those of the least round trip, 0 of one that was never under the fair control.
+// fairState is what leads found of the last subflow it saw; but LeadUs and those of the least round trip only of one that was under the fair control, for there is one at each end.
 type fairState struct {
 	Native, Shown     uint32 // windows, packets: the algorithm's and the socket's
 	Delivered, SRTT8  uint32 // packets; us * 8
@@ -141,14 +141,13 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 			asm.JEq.Imm(asm.R1, 0, "told"),
 			asm.StoreMem(asm.R9, field("plait_ack_natives", "lead_us"), asm.R1, asm.Word),
 			asm.StoreMem(asm.R9, field("plait_ack_natives", "at_us"), asm.R0, asm.DWord),
-			asm.LoadMem(asm.R1, asm.R6, tcp("delivered"), asm.Word).WithSymbol("told"),
-			asm.StoreMem(asm.R7, 8, asm.R1, asm.Word),
-		}, note(asm.R6, tcp("srtt_us"), 12),
+			asm.Mov.Imm(asm.R1, 0).WithSymbol("told"),
+		},
 		storage("plait_socks", 0, exit),
 		note(asm.R0, field("plait_socks", "lead_us"), 24), note(asm.R0, field("plait_socks", "min_rtt_us"), 28), note(asm.R0, field("plait_socks", "min_rtt_past_us"), 32),
 		storage("plait_fairs", 0, exit),
 		note(asm.R0, field("plait_fairs", "cwnd"), 0), note(asm.R0, field("plait_fairs", "shown_cwnd"), 4), note(asm.R0, field("plait_fairs", "native_us"), 20),
-		note(asm.R9, field("plait_ack_natives", "closed"), 16),
+		note(asm.R9, field("plait_ack_natives", "closed"), 16), note(asm.R6, tcp("delivered"), 8), note(asm.R6, tcp("srtt_us"), 12),
 		asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol(exit), asm.Return()})
 }
 
