@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
 )
@@ -82,9 +81,7 @@ func TestACKCopiesFilteredAreNotTimed(t *testing.T) {
 	if timed.LeadUs != 0 || timed.Leads > used.Leads+2 { // of one or two that were on their way
 		t.Errorf("leads of timed copies, where a filter takes those that are used: %+v, before %+v", timed, used)
 	}
-	var clock unix.Timespec
-	h.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
-	timed.FilteredAtNs, timed.SampledAtNs = uint64(clock.Nano())-uint64(31*time.Second), 0
+	timed.FilteredAtNs, timed.SampledAtNs = uint64(monotonicNs())-uint64(31*time.Second), 0
 	h.must(flows.Put(a.here, &timed))
 	write("copies are timed again, after a while", func(l bpf.AckLead) bool { return l.Leads >= timed.Leads+3 && l.LeadUs > 0 })
 	filter("0")

@@ -105,14 +105,14 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 			asm.JEq.Imm(asm.R0, 0, exit),
 		}
 	}
-	storage := func(name string, flags int32, none string) asm.Instructions {
+	storage := func(name string, flags int32) asm.Instructions {
 		return asm.Instructions{
 			asm.LoadMapPtr(asm.R1, k.Maps[name].FD()),
 			asm.Mov.Reg(asm.R2, asm.R6),
 			asm.Mov.Imm(asm.R3, 0),
 			asm.Mov.Imm(asm.R4, flags),
 			asm.FnSkStorageGet.Call(),
-			asm.JEq.Imm(asm.R0, 0, none),
+			asm.JEq.Imm(asm.R0, 0, exit),
 		}
 	}
 	note := func(from asm.Register, offset, at int16) asm.Instructions {
@@ -128,7 +128,7 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 		asm.LoadMem(asm.R1, asm.R6, tcp("is_mptcp"), asm.Byte),
 		asm.JEq.Imm(asm.R1, 0, exit),
 	}, lookup(found), asm.Instructions{asm.Mov.Reg(asm.R7, asm.R0)}, lookup(told), asm.Instructions{asm.Mov.Reg(asm.R8, asm.R0)},
-		storage("plait_ack_natives", 1, exit), // BPF_SK_STORAGE_GET_F_CREATE
+		storage("plait_ack_natives", 1), // BPF_SK_STORAGE_GET_F_CREATE
 		asm.Instructions{
 			asm.Mov.Reg(asm.R9, asm.R0),
 			asm.FnKtimeGetNs.Call(),
@@ -143,9 +143,9 @@ func (h *host) leadInstructions(k *kernel, found, told *ebpf.Map) asm.Instructio
 			asm.StoreMem(asm.R9, field("plait_ack_natives", "at_us"), asm.R0, asm.DWord),
 			asm.Mov.Imm(asm.R1, 0).WithSymbol("told"),
 		},
-		storage("plait_socks", 0, exit),
+		storage("plait_socks", 0),
 		note(asm.R0, field("plait_socks", "lead_us"), 24), note(asm.R0, field("plait_socks", "min_rtt_us"), 28), note(asm.R0, field("plait_socks", "min_rtt_past_us"), 32),
-		storage("plait_fairs", 0, exit),
+		storage("plait_fairs", 0),
 		note(asm.R0, field("plait_fairs", "cwnd"), 0), note(asm.R0, field("plait_fairs", "shown_cwnd"), 4), note(asm.R0, field("plait_fairs", "native_us"), 20),
 		note(asm.R9, field("plait_ack_natives", "closed"), 16), note(asm.R6, tcp("delivered"), 8), note(asm.R6, tcp("srtt_us"), 12),
 		asm.Instructions{asm.Mov.Imm(asm.R0, 0).WithSymbol(exit), asm.Return()})
