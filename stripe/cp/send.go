@@ -36,6 +36,7 @@ type sender struct {
 	waited  time.Duration // by runData, for leases that nobody gave up
 	walked  bool          // there are no more entries
 	err     error         // ends everything
+	over    bool          // runSender has returned
 }
 
 // wanted is a file to send.
@@ -55,6 +56,7 @@ type offered struct {
 func runSender(s *stream, sources []string, absent []bool, p *Progress) error {
 	se := &sender{s: s, sources: sources, absent: absent, progress: p, open: map[uint64]offered{}}
 	se.changed.L = &se.mu
+	defer se.end()
 	go se.runWalk()
 	heard := make(chan error, 1)
 	go func() {
@@ -82,6 +84,21 @@ func (se *sender) fail(err error) {
 		se.err = err
 	}
 	se.changed.Broadcast()
+}
+
+// end keeps the others, which may wait for a slow disk, from saying more to who believes that the copy is over.
+func (se *sender) end() {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	se.over = true
+}
+
+func (se *sender) report(p Problem) {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if !se.over {
+		se.progress.tell(p)
+	}
 }
 
 // runHear takes the receiver's answers until it says goodbye.
@@ -129,7 +146,7 @@ func (se *sender) runHear() error {
 				return &endedError{p.Path, p.Why, true}
 			}
 			if p.Why != "" {
-				se.progress.tell(Problem{p.Path, p.Why, p.Fine, true})
+				se.report(Problem{p.Path, p.Why, p.Fine, true})
 			}
 			if p.ID == 0 {
 				continue

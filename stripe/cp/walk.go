@@ -169,7 +169,7 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 // tell tells the user, and the other end, that something is not sent.
 func (se *sender) tell(file string, err error) error {
 	p := problem{Path: file, Why: advice(err, "read it"), Fine: errors.Is(err, errNotCopied) || errors.Is(err, errPart)}
-	se.progress.tell(Problem{p.Path, p.Why, p.Fine, false})
+	se.report(Problem{p.Path, p.Why, p.Fine, false})
 	return se.s.send(msgProblem, p)
 }
 

@@ -163,3 +163,20 @@ func TestSizeOfNothing(t *testing.T) {
 		}
 	}
 }
+
+// A walk that a slow disk has held up says nothing more once the copy has failed: who asked for it has gone on, and may have closed what problems are written to.
+func TestLateProblem(t *testing.T) {
+	near, far := net.Pipe()
+	far.Close()
+	told := 0
+	p := NewProgress(func(Problem) { told++ })
+	se := &sender{s: newStream(near, nil), progress: p}
+	se.report(Problem{Path: "soon"})
+	se.end()
+	if err := se.tell("late", fs.ErrPermission); err != nil {
+		t.Fatal(err)
+	}
+	if told != 1 || p.Failures() != 1 {
+		t.Errorf("%d told, %d counted", told, p.Failures())
+	}
+}
