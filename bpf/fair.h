@@ -196,8 +196,8 @@ static __noinline int fair_cong_avoid(struct sock *sk, struct plait_sock *s, str
 	return 0;
 }
 
-/* Paces at the algorithm's rate. After copies have been closed out the smoothed round trip is late, for as long. */
-static __noinline int fair_pace(struct sock *sk, struct plait_sock *s)
+/* Paces at the algorithm's rate, where copies or smooth want it. After copies have been closed out the smoothed round trip is late, for as long. */
+static __noinline int fair_pace(struct sock *sk, struct plait_sock *s, bool smooth)
 {
 	const struct tcp_sock *tp;
 	struct fair *f;
@@ -214,7 +214,7 @@ static __noinline int fair_pace(struct sock *sk, struct plait_sock *s)
 		window_pacing_rate(sk, FAIR_PACING_PERCENT, max(tp->srtt_us, f->native_us << 3));
 		return 0;
 	}
-	set_pacing(sk, s, false);
+	set_pacing(sk, s, smooth);
 	window_pacing_rate(sk, window_pacing_percent(sk), tp->srtt_us);
 	return 0;
 }

@@ -79,7 +79,7 @@ static __noinline int switch_algorithm(struct sock *sk, struct plait_sock *s, __
 		burst_leave(tcp_sk_mut(sk), s);
 	}
 	if (!sets_rate(to))
-		set_pacing(sk, s, s->lead_us);
+		set_pacing(sk, s, s->lead_us || s->smooth);
 	s->algorithm = to;
 	algorithm_init(sk, s);
 	count(switches);
@@ -129,6 +129,7 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 		return 0;
 	}
 	want = wanted(s, s->bulk);
+	s->smooth = (s->bulk ? wanted(s, false) : want) == PLAIT_BURST;
 	if (want < PLAIT_ALGORITHMS && want != s->algorithm)
 		switch_algorithm(sk, s, want);
 	return 1;
@@ -138,7 +139,7 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 {
 	struct tcp_sock *tp = tcp_sk_mut(sk);
 	struct fair *f = fair_of(sk, s);
-	bool grows = may_grow(sk, rs, una_advanced);
+	bool grows = may_grow(sk, rs, una_advanced), smooth = s->smooth && leaves_room(sk, rs);
 
 	if (in_cwnd_reduction(ca_state(sk)))
 		proportional_rate_reduction(tp, s, rs, una_advanced);
@@ -146,8 +147,10 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 		fair_cong_avoid(sk, s, f, rs->acked_sacked);
 	else if (grows)
 		algorithm_cong_avoid(sk, s, rs->acked_sacked);
+	if (smooth)
+		set_pacing(sk, s, true);
 	if (s->lead_us || s->pacing_ours)
-		fair_pace(sk, s);
+		fair_pace(sk, s, smooth);
 	else
 		window_pacing_rate(sk, window_pacing_percent(sk), tp->srtt_us);
 }
@@ -269,6 +272,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	s->asked |= s->cookie & OWN_COOKIE || s->kind == SOCK_HOLDOUT || s->kind == SOCK_OBSERVED;
 	s->kind = SOCK_MANAGED;
 	s->lead_us = 0;
+	s->smooth = 0;
 	s->last_una = tp->snd_una;
 	s->round_delivered = tp->delivered; /* from 0 no round trip would be seen beyond 2^31 packets, nor that the daemon is gone */
 	s->prr_delivered = tp->prr_delivered;

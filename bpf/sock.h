@@ -35,10 +35,11 @@ struct plait_sock {
 	__u8 kind; /* SOCK_* */
 	__u8 bulk; /* the connection is limited by the path, not by the application */
 	__u8 pacing_ours; /* internal pacing was turned on by us */
+	__u8 smooth; /* its policy may do better than the kernel's algorithms, and need not be one of them */
 	__u8 round_start; /* this ACK is the first of a round trip */
 	__u8 trains; /* dispersions measured in this burst */
-	__u8 train_measured; /* this ACK completed one */
-	__u8 train_sparse;   /* which was sent in more than a quarter of the time it took to come through */
+	__u8 train_measured : 1; /* this ACK completed one */
+	__u8 train_sparse : 1;	 /* which was sent in more than a quarter of the time it took to come through */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */

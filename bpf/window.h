@@ -148,6 +148,20 @@ static __always_inline void end_pacing(struct sock *sk, struct plait_sock *s)
 }
 
 /*
+ * More may go at once than the clock of ACKs lets out: the writer was late, or MPTCP has kept a subflow waiting. Short queues do not hold that. What goes
+ * in a millisecond, or in whatever time a driver asks for, is put together anyway (tcp_tso_autosize()). A window that is kept full needs no pacing, and must not have it: beside flows that go
+ * by the clock it takes more than its share.
+ */
+static __always_inline bool leaves_room(const struct sock *sk, const struct rate_sample *rs)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	__u32 clocked = tp->packets_out ? rs->acked_sacked : 0; /* the ACK of all there was is no clock */
+	__s64 room = (__s64)tp->snd_cwnd - packets_in_flight(tp) - clocked;
+
+	return room > TCP_INIT_CWND && (__u64)room * tp->mss_cache > sk->sk_pacing_rate >> (sk->sk_pacing_shift & 63);
+}
+
+/*
  * Algorithms that pace need the kernel's own pacing timer if no fq qdisc is there; the others must run without it. But not before the departure time of the next
  * packet: sent earlier it would have that time stamp all the same, and the round trip, and the least one of all, would be too short by the difference
  * (tcp_write_xmit(), tcp_update_skb_after_send()). Then pacing goes on, and whoever does without tries again with the next ACK (window_control()).
