@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,19 +165,25 @@ func TestSizeOfNothing(t *testing.T) {
 	}
 }
 
-// A walk that a slow disk has held up says nothing more once the copy has failed: who asked for it has gone on, and may have closed what problems are written to.
+// A walk that something slow has held up says nothing more once the copy has failed: who asked for it has gone on, and may have closed what problems are written to.
 func TestLateProblem(t *testing.T) {
 	near, far := net.Pipe()
 	far.Close()
-	told := 0
-	p := NewProgress(func(Problem) { told++ })
-	se := &sender{s: newStream(near, nil), progress: p}
-	se.report(Problem{Path: "soon"})
-	se.end()
-	if err := se.tell("late", fs.ErrPermission); err != nil {
-		t.Fatal(err)
+	var told atomic.Int64
+	p := NewProgress(func(Problem) {
+		told.Add(1)
+		time.Sleep(5 * time.Millisecond)
+	})
+	missing := make([]string, 100)
+	for i := range missing {
+		missing[i] = filepath.Join(t.TempDir(), "missing")
 	}
-	if told != 1 || p.Failures() != 1 {
-		t.Errorf("%d told, %d counted", told, p.Failures())
+	if err := runSender(newStream(near, nil), missing, nil, p); err == nil {
+		t.Fatal("the copy has not failed")
+	}
+	before := told.Load()
+	time.Sleep(100 * time.Millisecond)
+	if now := told.Load(); now != before {
+		t.Errorf("%d problems told after the end, and %d before", now-before, before)
 	}
 }
