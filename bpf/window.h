@@ -148,9 +148,9 @@ static __always_inline void end_pacing(struct sock *sk, struct plait_sock *s)
 }
 
 /*
- * More may go at once than the clock of ACKs lets out: the writer was late, or MPTCP has kept a subflow waiting. Short queues do not hold that. What goes
- * in a millisecond, or in whatever time a driver asks for, is put together anyway (tcp_tso_autosize()). A window that is kept full needs no pacing, and must not have it: beside flows that go
- * by the clock it takes more than its share.
+ * More may go at once than the clock of ACKs lets out: the writer was late, or MPTCP has kept a subflow waiting. Short queues do not hold that. What goes in a millisecond, or
+ * in whatever time a driver asks for, is put together anyway (tcp_tso_autosize()). A window that is kept full needs no pacing, and must not have it: beside flows that go by the
+ * clock it takes more than its share.
  */
 static __always_inline bool leaves_room(const struct sock *sk, const struct rate_sample *rs)
 {
