@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -16,10 +17,10 @@ import (
 	"plait.dev/plait/egress/route"
 )
 
-// What openExits remembers beside the control socket.
+// What openExits remembers beside the control socket, under its name: another plait, of another network namespace, may have its own in the same directory.
 const (
-	tunnelSourceFile = "tunnel-source"
-	pathManagerFile  = "path-manager"
+	tunnelSourceSuffix = ".tunnel-source"
+	pathManagerSuffix  = ".path-manager"
 )
 
 // unregister removes the congestion control a plait that was killed left on a kernel before 6.4, where registration does not end with the process.
@@ -69,8 +70,8 @@ func noExits() bool {
 }
 
 // removeExits takes back what the lever egress has left in this network namespace, and says how many changes that took.
-func removeExits(directory string) (changes int, err error) {
-	k, err := route.Open(route.Config{Memory: filepath.Join(directory, tunnelSourceFile), Journal: func(s route.Step) {
+func removeExits(control string) (changes int, err error) {
+	k, err := route.Open(route.Config{Memory: control + tunnelSourceSuffix, Journal: func(s route.Step) {
 		if s.Err == nil {
 			changes++
 		}
@@ -79,7 +80,29 @@ func removeExits(directory string) (changes int, err error) {
 		return 0, err
 	}
 	defer k.Close()
-	return changes, takeBack(k, filepath.Join(directory, pathManagerFile))
+	return changes, takeBack(k, control+pathManagerSuffix)
+}
+
+// removeKilled removes the exits of a plait with this control socket that was killed, where the next one is to have none in the kernel: nobody would follow BGP with
+// them. That something is remembered says that there are any.
+func removeKilled(c Config, log io.Writer) {
+	if !slices.ContainsFunc([]string{tunnelSourceSuffix, pathManagerSuffix}, func(s string) bool { _, err := os.Stat(c.Control + s); return err == nil }) {
+		return
+	}
+	if !c.Egress.there() { // else this plait has the lock
+		held, err := lockExits(0)
+		if err != nil { // they are in use
+			return
+		}
+		defer held.Close()
+	}
+	n, err := removeExits(c.Control)
+	if n > 0 {
+		fmt.Fprintf(log, "a plait that was killed had left its BGP exits in the kernel, and nobody would follow BGP with them: %d changes to remove them\n", n)
+	}
+	if err != nil {
+		fmt.Fprintf(log, "remove the BGP exits that a plait that was killed had left: %v; plait down tries again\n", err)
+	}
 }
 
 // takeBack makes the kernel's state what it was without exits. saved is where the path manager there was is kept.
@@ -156,7 +179,7 @@ func Cleanup(control string, exits bool) (left Left, err error) {
 	if !exits {
 		return left, errors.Join(err, release(os.Stderr))
 	}
-	if left.Exits, failed = removeExits(filepath.Dir(control)); failed != nil {
+	if left.Exits, failed = removeExits(control); failed != nil {
 		err = errors.Join(err, fmt.Errorf("remove what a killed plait has left: %w", failed))
 	}
 	return left, err

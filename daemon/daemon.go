@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -336,7 +335,7 @@ func (d *Daemon) openRest(ctx context.Context, c Config, held []*os.File) (err e
 		return err
 	case exits:
 		debug.SetGCPercent(30) // a full table of four exits is 390 MB that stay: as much again in garbage, as by default, would be too much
-		d.exits, err = openExits(ctx, c.Egress, filepath.Dir(c.Control), d.options.Log)
+		d.exits, err = openExits(ctx, c.Egress, c.Control, d.options.Log)
 		return err
 	}
 	return keep(daemonKeeps)
@@ -350,6 +349,9 @@ func Run(ctx context.Context, c Config, o Options) error {
 	held, err := c.locks() // first: where another plait is, this one must not touch the kernel
 	if err != nil {
 		return err
+	}
+	if !c.Egress.there() || c.Egress.Mode != On {
+		removeKilled(c, o.Log) // now: it may take longer than connections wait for a heartbeat
 	}
 	return errors.Join(run(ctx, c, o, held), closeAll(held))
 }

@@ -302,7 +302,7 @@ func TestEgressOn(t *testing.T) {
 	s.must(err)
 	s.must(p.cmd.Wait())
 	s.same("after down", before)
-	left, err := filepath.Glob(filepath.Join(s.dir, "[pt]*")) // path-manager, tunnel-source
+	left, err := filepath.Glob(p.Path() + ".[pt]*") // path-manager, tunnel-source
 	if err != nil || len(left) > 0 {
 		t.Errorf("after down the directory holds %v, %v", left, err)
 	}
@@ -339,12 +339,17 @@ func TestEgressKilled(t *testing.T) {
 	p = s.tells(On)
 	s.installed()
 	p.kill()
-	p = s.tells(Observe) // which does not take over
-	s.same("observed", released)
+	p = s.tells(Observe) // which does not take over, and would not follow BGP with what is there
+	s.same("observed after kill -9", before)
 	_, err := p.Stop(t.Context())
 	s.must(err)
-	s.cleanup(p)
-	s.same("after plait down of the one that observed", before)
+	p = s.tells(On)
+	s.installed()
+	p.kill()
+	p = s.up("  mode: off\n")
+	s.same("with no exits after kill -9", before)
+	_, err = p.Stop(t.Context())
+	s.must(err)
 }
 
 // One plait has the exits of a network namespace. Another does not come up there, and plait down for another takes nothing away, whatever its control socket is.

@@ -17,13 +17,13 @@ import (
 )
 
 // openKernel prepares what mode on needs; nothing is changed yet but who manages the paths of new MPTCP connections.
-func (x *exits) openKernel(directory string) error {
+func (x *exits) openKernel(control string) error {
 	var addresses []netip.Addr
 	for _, e := range x.config.Exits {
 		addresses = append(addresses, e.Addresses...)
 	}
 	kernel, err := route.Open(route.Config{Exits: x.config.Exits, Interface: x.config.Interface, TunnelSource: x.config.Address,
-		Memory: filepath.Join(directory, tunnelSourceFile), Journal: x.note})
+		Memory: control + tunnelSourceSuffix, Journal: x.note})
 	if err != nil {
 		return err
 	}
@@ -48,14 +48,14 @@ func (x *exits) logger(part string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("egress", part)
 }
 
-// openExits puts the lever in place: sessions begin, and routes follow once a reflector has told all of its own. directory outlives the process, not the boot.
-func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (*exits, error) {
+// openExits puts the lever in place: sessions begin, and routes follow once a reflector has told all of its own. The directory of the control socket outlives the process, not the boot.
+func openExits(ctx context.Context, c Egress, control string, log io.Writer) (*exits, error) {
 	plan, err := egress.NewPlan(c.Exits)
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: filepath.Join(directory, pathManagerFile), telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
-	x.memory = filepath.Join(stateDirectory(directory), "egress-memory.json")
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: control + pathManagerSuffix, telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
+	x.memory = filepath.Join(stateDirectory(filepath.Dir(control)), "egress-memory.json")
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
 	x.outages, x.inquired, x.misplaced = egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)
 	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))
@@ -82,7 +82,7 @@ func openExits(ctx context.Context, c Egress, directory string, log io.Writer) (
 		config.Reflectors = append(config.Reflectors, one)
 	}
 	if c.Mode == On {
-		if err := x.openKernel(directory); err != nil {
+		if err := x.openKernel(control); err != nil {
 			return nil, err
 		}
 	}
