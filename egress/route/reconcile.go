@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
+	"net/netip"
 	"slices"
 
 	"plait.dev/plait/egress"
@@ -127,16 +129,37 @@ func (q *queue) routes(have routes, entries iter.Seq[egress.Entry]) {
 	}
 }
 
-// reconcile makes what is into what should be. At no moment is there an address whose packets could take the main table: the unreachable rule comes first
-// and goes last, the address comes last and goes first.
+// released lists the addresses whose packets take the main table, as Release has left them. Until their exit's table is right there is no better way for them: to compare
+// a full one takes seconds.
+func released(have state) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	for a := range have.addresses {
+		out[a.address] = true
+	}
+	for r := range have.rules {
+		delete(out, r.source)
+	}
+	return out
+}
+
+// reconcile makes what is into what should be. At no moment is there an address whose packets could take the main table, but for those that have before: the unreachable
+// rule comes first and goes last, the address comes last and goes first.
 func (k *Kernel) reconcile(have state, routes func(*queue), f *failures) {
 	q := &queue{k: k, f: f}
+	free, bound := released(have), map[kernelRule]bool{}
+	for r := range k.rules {
+		if !free[r.source] {
+			bound[r] = true
+		}
+	}
 	q.unwantedAddresses(have.addresses, k.addresses)
-	q.missingRules(have.rules, k.rules, true)
+	q.missingRules(have.rules, bound, true)
 	q.unwantedRules(have.rules, k.rules, false)
 	q.flush() // the objects of next hops are made at once, when the first route needs one
 	routes(q)
 	q.missingRules(have.rules, k.rules, false)
+	maps.Copy(bound, have.rules)
+	q.missingRules(bound, k.rules, true)
 	q.missingAddresses(have.addresses, k.addresses)
 	q.unwantedRules(have.rules, k.rules, true)
 	q.flush()

@@ -149,6 +149,28 @@ func TestReconcileAfterCrash(t *testing.T) {
 	n.same("after Remove", n.everything(), before)
 }
 
+// What Release has left takes the main table until the exits' tables are right again, which takes seconds with full ones: no address is unreachable meanwhile.
+func TestReconcileAfterRelease(t *testing.T) {
+	n := newNetwork(t)
+	first := n.kernel(nil)
+	n.must(first.Reconcile(slices.Values(some())))
+	want := n.everything()
+	n.must(first.Release())
+	first.Close()
+	n.ip("-n " + n.server + " -6 route del 2001:db8:c000::/48 table 101 proto 112")
+	var journal []string
+	second := n.open(Config{Exits: exits, Interface: "s1", TunnelSource: tunnelSource, Memory: first.config.Memory}, &journal)
+	n.must(second.Reconcile(slices.Values(some())))
+	n.same("with the next one", n.everything(), want)
+	var order []string
+	for _, step := range journal {
+		if kind := strings.Fields(strings.ReplaceAll(step, "rule 50", "rule_50"))[1]; len(order) == 0 || order[len(order)-1] != kind {
+			order = append(order, kind)
+		}
+	}
+	n.same("journal", order, []string{"route", "rule_500:", "rule_501:"})
+}
+
 // Without plait these commands take back what it made; docs/egress/route.md has them. A process that is still there puts everything back.
 func TestByHand(t *testing.T) {
 	n := newNetwork(t)
