@@ -274,6 +274,17 @@ func TestComparedDuringTrial(t *testing.T) {
 	}
 }
 
+// A process before this one may have compared a connection that is older: it would count twice.
+func TestComparedOnce(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 50})
+	for token, earlier := range map[uint32]bool{4999: true, 9001: true, 9002: false} {
+		x.reachable(mptcp.Peer{Token: token, Client: chooser, Own: netip.MustParseAddrPort("[2001:db8:1::10]:80"), Earlier: earlier})
+		if x.worth.Compares(token) == earlier {
+			t.Errorf("connection %d is compared: %v, and older than the process: %v", token, !earlier, earlier)
+		}
+	}
+}
+
 // Exits over their cap stand by until they are well below it, and new connections begin without exits where too much is moved.
 func TestCaps(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 0})

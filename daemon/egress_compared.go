@@ -14,6 +14,8 @@ func heldOut(token uint32, percent float64) bool { return float64(token%10_000) 
 // group decides whether a connection is compared, and on which side. The caller has x.mu.
 func (x *exits) group(p mptcp.Peer, out, alone bool) {
 	switch {
+	case p.Earlier: // a process before this one may have counted it, and it would count as another one for each
+		x.worth.Leave(p.Token)
 	case out && alone:
 		x.worth.Join(p.Token, true)
 	case out || alone || x.moved || len(x.full) > 0 || x.outages.Any(): // what it gets is neither the strategy nor the best path by lot

@@ -216,6 +216,10 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 		c := m.add(k.Token, k.Local, k.Remote)
 		c.subflows, c.ready = k.Subflows, !k.Fallback
 		before := old[k.Token]
+		c.Earlier = m.counts.Resyncs == 1
+		if before != nil {
+			c.Earlier = before.Earlier
+		}
 		if before != nil && before.Peer != c.Peer {
 			before = nil
 		}

@@ -37,6 +37,8 @@ type Peer struct {
 	Own    netip.AddrPort
 	// Offered says that addresses were announced to it before.
 	Offered bool
+	// Earlier says that it is older than the Service: what another process has done with it nobody knows.
+	Earlier bool
 }
 
 // Subflow is one TCP connection of an MPTCP connection.
