@@ -47,6 +47,9 @@ func (ch *choice) become(c *Egress) {
 	terms, dearest := map[string]egress.Exit{}, 0
 	for _, e := range c.Exits {
 		dearest = max(dearest, e.Cost)
+		if was, is := ch.terms[e.Name]; is && was.Cost != e.Cost {
+			ch.worth.Anew(egress.Cheap)
+		}
 		if terms[e.Name] = e; e.CapMbps != ch.terms[e.Name].CapMbps { // whether it is reached is to be seen
 			delete(ch.full, e.Name)
 			delete(ch.turned, e.Name)

@@ -332,6 +332,11 @@ func TestMemory(t *testing.T) {
 	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {
 		t.Errorf("remembered %+v", k)
 	}
+	x.config.Exits[2].Cost++
+	if k := x.remember(); k != nil {
+		t.Errorf("remembered %+v of other exits", k)
+	}
+	x.config.Exits[2].Cost--
 	if err := os.WriteFile(x.memory, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,15 +24,30 @@ func stateDirectory(directory string) string {
 	return directory
 }
 
+// memory is what the file holds. What clients get from several exits says nothing about others.
+type memory struct {
+	Exits []string       `json:"exits"`
+	Known []egress.Known `json:"known"`
+}
+
+// described says of each exit what the worth of having it depends on.
+func described(all []egress.Exit) (out []string) {
+	for _, e := range all {
+		out = append(out, fmt.Sprintf("%s: route target %s, locators %v, SIDs %v, cost %d", e.Name, e.RouteTarget, e.Locators, e.SIDs, e.Cost))
+	}
+	slices.Sort(out)
+	return out
+}
+
 // remember reads what a process before this one found out. Without it plait measures anew.
 func (x *exits) remember() []egress.Known {
 	text, err := os.ReadFile(x.memory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var known []egress.Known
+	var m memory
 	if err == nil {
-		if err = json.Unmarshal(text, &known); err != nil {
+		if err = json.Unmarshal(text, &m); err != nil {
 			err = fmt.Errorf("read %s: %w", x.memory, err)
 		}
 	}
@@ -40,19 +55,26 @@ func (x *exits) remember() []egress.Known {
 		x.logf("what was measured of prefixes is lost, and is measured anew: %v", err)
 		return nil
 	}
-	return known
+	if !slices.Equal(m.Exits, described(x.config.Exits)) {
+		x.logf("what was measured of prefixes was of other exits, and is measured anew")
+		return nil
+	}
+	return m.Known
 }
 
 // keep writes it, all or nothing.
 func (x *exits) keep() {
 	x.mu.Lock()
-	known := x.worth.Known()
+	known, now := x.worth.Known(), make([]egress.Exit, 0, len(x.config.Exits))
+	for _, e := range x.config.Exits {
+		now = append(now, x.terms[e.Name])
+	}
 	x.mu.Unlock()
 	slices.SortFunc(known, egress.ByPrefix)
 	if len(known) == 0 {
 		return
 	}
-	text, err := json.Marshal(known)
+	text, err := json.Marshal(memory{described(now), known})
 	if err == nil {
 		err = os.WriteFile(x.memory+".new", text, 0o600)
 	}

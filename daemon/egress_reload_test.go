@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress"
@@ -151,4 +152,29 @@ func TestReloadEgressFails(t *testing.T) {
 		return nil
 	})
 	h.uses("mode off", c, systemDefault, systemDefault)
+}
+
+// Which exits are cheap is another question after their costs have changed; that several are quicker than one is not.
+func TestCostsChange(t *testing.T) {
+	x := choosing(t, Service{egress.Throughput, 50})
+	prefix := netip.MustParsePrefix("2001:db8:c::/48")
+	x.worth.Join(1, false)
+	known := func() (out []egress.Strategy) {
+		for _, k := range x.worth.Known() {
+			out = append(out, k.Strategy)
+		}
+		return out
+	}
+	for _, s := range []egress.Strategy{egress.Cheap, egress.Throughput} {
+		x.worth.Transfer(1, prefix, s, 1<<20, 1e6, time.Now())
+	}
+	next := x.config
+	next.Exits = slices.Clone(next.Exits)
+	if x.become(&next); len(known()) != 2 {
+		t.Errorf("after a reload that changes nothing strategies %v are known", known())
+	}
+	next.Exits[1].Cost++
+	if x.become(&next); !slices.Equal(known(), []egress.Strategy{egress.Throughput}) {
+		t.Errorf("after a cost has changed strategies %v are known", known())
+	}
 }

@@ -135,6 +135,11 @@ func (w *Worth) begin(k *Known, at time.Time) {
 	k.trial = w.trials
 }
 
+// Anew forgets what is known of a strategy, which means others of the exits from now on.
+func (w *Worth) Anew(s Strategy) {
+	maps.DeleteFunc(w.known, func(k knownKey, _ *Known) bool { return k.strategy == s })
+}
+
 // Known lists all, in no order: see ByPrefix.
 func (w *Worth) Known() []Known {
 	out := make([]Known, 0, len(w.known))
