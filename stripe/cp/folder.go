@@ -68,9 +68,9 @@ func setTime(fd int, name string, at moment, flags int) error {
 	return call("set the time", name, func() error { return unix.UtimesNanoAt(fd, name, times, flags) })
 }
 
-// setTimeOf sets the time of a file or directory below root that can be opened.
-func setTimeOf(root *os.Root, name string, at moment) error {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// setTimeOf sets the time of a file or directory that can be opened.
+func setTimeOf(p place, at moment) error {
+	f, err := p.root.OpenFile(p.name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -108,18 +108,18 @@ func call(op, name string, do func() error) error {
 // lastFolder is the directory that was used last: the next file is most likely in it, too.
 type lastFolder struct{ *folder }
 
-// of opens the directory of a name below root.
-func (l *lastFolder) of(root *os.Root, name string) (*folder, error) {
-	at, _ := path.Split(name)
-	if l.folder != nil && l.path == at {
+// of opens the directory of what goes there.
+func (l *lastFolder) of(p place) (*folder, error) {
+	at, _ := path.Split(p.name)
+	if l.folder != nil && l.root == p.root && l.path == at {
 		return l.folder, nil
 	}
 	l.close()
-	dir, err := root.OpenFile(path.Clean(at), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := p.root.OpenFile(path.Clean(at), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
-	l.folder = (&folder{path: at, root: root, dir: dir}).enter()
+	l.folder = (&folder{path: at, root: p.root, dir: dir}).enter()
 	return l.folder, nil
 }
 

@@ -17,7 +17,7 @@ import (
 // incoming is a file that is wanted.
 type incoming struct {
 	entry
-	name   string // below root
+	place
 	offset int64
 	kept   []byte // SHA-256 of the offset bytes that are there of it already
 	adopt  bool   // what is there is the destination itself, not a part
@@ -54,9 +54,9 @@ func (in *incoming) keep(there io.Reader) error {
 func (rc *receiver) ask(in *incoming) error {
 	var never error
 	switch {
-	case isPart(path.Base(in.name)):
+	case isPart(in.base()):
 		never = errPart
-	case rc.isTwin(in.entry, in.name):
+	case rc.isTwin(in.entry, in.place):
 		never = errTwin
 	}
 	if never != nil {
@@ -64,13 +64,13 @@ func (rc *receiver) ask(in *incoming) error {
 			in.failed = true // it comes unasked
 			rc.open[in.ID] = in
 		}
-		return rc.refuse(in.entry, in.name, never)
+		return rc.refuse(in.entry, in.place, never)
 	}
-	if in.isNew = rc.dirs[path.Dir(in.name)].fresh || isAbsent(rc.absent, in.entry); !in.isNew {
+	if in.isNew = rc.dirs[path.Dir(path.Join(rc.names[in.Source], in.Path))].fresh || isAbsent(rc.absent, in.entry); !in.isNew {
 		if there, err := rc.look(in); err != nil || there {
 			in.drop(there)
 			if err != nil {
-				return rc.refuse(in.entry, in.name, err)
+				return rc.refuse(in.entry, in.place, err)
 			}
 			rc.progress.settle(before)
 			rc.progress.Bytes.Add(in.Size)
@@ -86,11 +86,11 @@ func (rc *receiver) ask(in *incoming) error {
 
 // look reports whether a file is there already, and notes what is there of it.
 func (rc *receiver) look(in *incoming) (there bool, err error) {
-	dir, err := rc.asking.of(rc.root, in.name)
+	dir, err := rc.asking.of(in.place)
 	if err != nil {
 		return false, err
 	}
-	name := path.Base(in.name)
+	name := in.base()
 	if in.part, err = openPart(dir, name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -104,7 +104,7 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	case kind != unix.S_IFREG || found.Size != in.Size:
 	case !rc.checksum && in.isTime(momentAt(found.Mtim), dir):
 		if found.Mode&0o777 != in.Mode {
-			err = rc.root.Chmod(in.name, fs.FileMode(in.Mode))
+			err = in.root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
 		return err == nil, err
 	case rc.checksum:
@@ -160,7 +160,7 @@ func (rc *receiver) begin(b begin) error {
 // give gives a file up.
 func (rc *receiver) give(in *incoming, err error) error {
 	in.failed = true
-	if err := rc.refuse(in.entry, in.name, err); err != nil {
+	if err := rc.refuse(in.entry, in.place, err); err != nil {
 		return err
 	}
 	return rc.s.flush() // the sender stops sending it
@@ -187,7 +187,7 @@ func (rc *receiver) data(b []byte) error {
 	}
 	if in.part == nil {
 		rc.pass() // a file of the same name may have arrived, from another source, and have the part
-		dir, err := rc.writing.of(rc.root, in.name)
+		dir, err := rc.writing.of(in.place)
 		if err == nil {
 			err = in.makePart(dir)
 		}
@@ -220,12 +220,12 @@ func (rc *receiver) done(d done) error {
 	}
 	if in.at != in.Size || in.sum != d.Sum {
 		in.drop(true)
-		return rc.refuse(in.entry, in.name, errors.New("its content is not what was sent; run the same command again"))
+		return rc.refuse(in.entry, in.place, errors.New("its content is not what was sent; run the same command again"))
 	}
 	if in.part == nil && !in.adopt {
-		dir, err := rc.writing.of(rc.root, in.name)
+		dir, err := rc.writing.of(in.place)
 		if err != nil {
-			return rc.refuse(in.entry, in.name, err)
+			return rc.refuse(in.entry, in.place, err)
 		}
 		in.dir = dir.enter()
 	}

@@ -10,25 +10,25 @@ import (
 
 // makeLink makes a symbolic link with the same target, wherever that leads: nothing is written through it. What it takes the place of stays
 // until there is a link: FAT has none, and some file systems take short targets only.
-func (rc *receiver) makeLink(name string, e entry) error {
-	if rc.isTwin(e, name) {
+func (rc *receiver) makeLink(to place, e entry) error {
+	if rc.isTwin(e, to) {
 		return errTwin
 	}
-	if old, err := rc.root.Readlink(name); err == nil && old == e.Target {
-		_ = rc.dateLink(name, e.MTime) // somebody else may have made it
+	if old, err := to.root.Readlink(to.name); err == nil && old == e.Target {
+		_ = rc.dateLink(to, e.MTime) // somebody else may have made it
 		return nil
 	}
-	if err := rc.placeLink(name, e); err != nil {
+	if err := placeLink(to, e); err != nil {
 		return err
 	}
-	return rc.dateLink(name, e.MTime)
+	return rc.dateLink(to, e.MTime)
 }
 
 // dateLink sets a link's own time, where the file system keeps one.
-func (rc *receiver) dateLink(name string, at moment) error {
-	dir, err := rc.asking.of(rc.root, name)
+func (rc *receiver) dateLink(to place, at moment) error {
+	dir, err := rc.asking.of(to)
 	if err == nil {
-		err = dir.setTime(path.Base(name), at)
+		err = dir.setTime(to.base(), at)
 	}
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
@@ -36,10 +36,11 @@ func (rc *receiver) dateLink(name string, at moment) error {
 	return err
 }
 
-func (rc *receiver) placeLink(name string, e entry) error {
-	info, err := rc.root.Lstat(name)
+func placeLink(to place, e entry) error {
+	root, name := to.root, to.name
+	info, err := root.Lstat(name)
 	if err != nil {
-		return rc.root.Symlink(e.Target, name)
+		return root.Symlink(e.Target, name)
 	}
 	if info.IsDir() {
 		return errors.New("a directory is in the way of a link")
@@ -47,18 +48,18 @@ func (rc *receiver) placeLink(name string, e entry) error {
 	if t := info.Mode().Type(); t != 0 && t != fs.ModeSymlink {
 		return errInTheWay
 	}
-	made := path.Join(path.Dir(name), linkPartOf(path.Base(name)))
-	err = rc.root.Symlink(e.Target, made)
+	made := path.Join(path.Dir(name), linkPartOf(to.base()))
+	err = root.Symlink(e.Target, made)
 	if errors.Is(err, fs.ErrExist) { // of a copy that was killed
-		if err = rc.root.Remove(made); err == nil {
-			err = rc.root.Symlink(e.Target, made)
+		if err = root.Remove(made); err == nil {
+			err = root.Symlink(e.Target, made)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if err = rc.root.Rename(made, name); err != nil {
-		_ = rc.root.Remove(made)
+	if err = root.Rename(made, name); err != nil {
+		_ = root.Remove(made)
 	}
 	return err
 }

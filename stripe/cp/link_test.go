@@ -16,12 +16,16 @@ func TestLinkReplaces(t *testing.T) {
 	rc := &receiver{s: newStream(struct {
 		io.Reader
 		io.Writer
-	}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), names: []string{"."}, open: map[uint64]*incoming{}}
-	var err error
-	if rc.root, err = os.OpenRoot(dir); err != nil {
+	}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), open: map[uint64]*incoming{}, dirs: map[string]directory{}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer rc.root.Close()
+	rc.writeBelow(root, []string{"."})
+	defer rc.close()
+	if err := rc.takeEntry(entry{ID: 1, Kind: isDir, Mode: 0o755}); err != nil {
+		t.Fatal(err)
+	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(os.WriteFile(at("file"), []byte("kept"), 0o644), os.Symlink("before", at("link")), os.Mkdir(at("dir"), 0o755)); err != nil {
 		t.Fatal(err)

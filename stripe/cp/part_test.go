@@ -22,7 +22,7 @@ func folderOf(t *testing.T, root, name string) *folder {
 		t.Fatal(err)
 	}
 	var last lastFolder
-	f, err := last.of(r, filepath.Join(name, "file"))
+	f, err := last.of(place{r, filepath.Join(name, "file")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func TestFolderIsNotLeft(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"file", "fresh"} {
-		in := &incoming{entry: e, name: "in/" + name, data: []byte("new"), dir: f.enter(), isNew: true}
-		if err := in.store(f.root); err != nil {
+		in := &incoming{entry: e, place: place{f.root, "in/" + name}, data: []byte("new"), dir: f.enter(), isNew: true}
+		if err := in.store(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, "to/was", name))
@@ -81,7 +81,7 @@ func TestFolderIsNotLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := new(lastFolder).of(r, "in/file"); err == nil {
+	if _, err := new(lastFolder).of(place{r, "in/file"}); err == nil {
 		t.Error("a directory outside is opened")
 	}
 }
@@ -91,8 +91,8 @@ func TestNoLocks(t *testing.T) {
 	for err, want := range map[error]bool{syscall.ENOLCK: true, syscall.ENOSYS: true, syscall.EOPNOTSUPP: true, syscall.EIO: false} {
 		var said bytes.Buffer
 		dir := t.TempDir()
-		rc := &receiver{s: newStream(&said, nil), root: folderOf(t, dir, "").root, progress: NewProgress(func(Problem) {})}
-		ended := rc.refuse(entry{ID: 1, Kind: isFile}, "file", unlocked(&fs.PathError{Op: "lock", Err: err}))
+		rc := &receiver{s: newStream(&said, nil), progress: NewProgress(func(Problem) {})}
+		ended := rc.refuse(entry{ID: 1, Kind: isFile}, place{folderOf(t, dir, "").root, "file"}, unlocked(&fs.PathError{Op: "lock", Err: err}))
 		if (ended != nil) != want || want && !strings.Contains(ended.Error(), "copy to another file system") {
 			t.Errorf("%v: the copy ends with %v", err, ended)
 		}
@@ -112,8 +112,8 @@ func TestPartOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	rc := &receiver{root: folder.root, open: map[uint64]*incoming{}, s: newStream(&said, nil)}
-	in := &incoming{entry: entry{ID: 1, Size: 200}, name: "file"}
+	rc := &receiver{names: []string{"file"}, open: map[uint64]*incoming{}, s: newStream(&said, nil)}
+	in := &incoming{entry: entry{ID: 1, Size: 200}, place: place{folder.root, "file"}}
 	asked := make(chan error)
 	go func() { asked <- rc.ask(in) }()
 	select {

@@ -8,9 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,19 +17,19 @@ import (
 // receiver writes what a sender offers, below one directory.
 type receiver struct {
 	s        *stream
-	root     *os.Root
+	root     *os.Root // the destination
 	names    []string // of the sources, below root
-	named    bool     // the user named what the only source is to be, and not where it goes
-	mark     string   // of a directory that is made so, while not all of it is there
-	absent   []bool   // there was nothing of a source
+	sources  []source
+	named    bool   // the user named what the only source is to be, and not where it goes
+	mark     string // of a directory that is made so, while not all of it is there
+	absent   []bool // there was nothing of a source
 	checksum bool
 	progress *Progress
 	ended    bool // there are no more entries
 
 	open    map[uint64]*incoming // files that are wanted
 	current *incoming            // the one whose data comes
-	dirs    map[string]directory // by name; what a sender tells twice takes no more room
-	lost    string               // the last directory that could not be made
+	dirs    map[string]directory // by name below root; what a sender tells twice takes no more room
 	asking  lastFolder           // of the last entry
 	writing lastFolder           // of the last file that came
 	lastID  uint64
@@ -44,6 +42,7 @@ type receiver struct {
 
 // directory is one whose mode and time are set at the end. A fresh one was made: there is nothing in it to go on from.
 type directory struct {
+	place
 	mode  fs.FileMode
 	mtime moment
 	fresh bool
@@ -52,16 +51,15 @@ type directory struct {
 // runReceiver takes everything from the sender at the other end.
 func runReceiver(s *stream, r request, p *Progress) error {
 	rc := &receiver{s: s, absent: r.Absent, checksum: r.Checksum, progress: p, open: map[uint64]*incoming{}, dirs: map[string]directory{}}
-	var err error
-	if rc.root, rc.names, rc.named, err = place(r.To, r.Names, r.Into); err != nil {
+	root, names, named, err := openDestination(r.To, r.Names, r.Into)
+	if err != nil {
 		return rc.end(r.To, err)
 	}
-	if rc.named {
+	rc.writeBelow(root, names)
+	if rc.named = named; named {
 		rc.mark = markOf(r.Names[0])
 	}
-	defer func() { rc.root.Close() }() // it may be another one by then
-	defer rc.asking.close()
-	defer rc.writing.close()
+	defer rc.close()
 	if err := rc.takeAll(); err != nil {
 		return err
 	}
@@ -72,6 +70,24 @@ func runReceiver(s *stream, r request, p *Progress) error {
 		return err
 	}
 	return s.flush()
+}
+
+// writeBelow says where the sources go, each until its directory is there.
+func (rc *receiver) writeBelow(root *os.Root, names []string) {
+	rc.root, rc.names, rc.sources = root, names, make([]source, len(names))
+	for i, name := range names {
+		rc.sources[i].place = place{root, name}
+	}
+}
+
+// close gives up the directories that are open.
+func (rc *receiver) close() {
+	rc.asking.close()
+	rc.writing.close()
+	for _, s := range rc.sources {
+		s.root.Close() // of several that have it, all but the first have nothing to do
+	}
+	rc.root.Close()
 }
 
 // takeAll does what the sender says until that is all. What has come is stored then.
@@ -133,45 +149,6 @@ func (rc *receiver) end(path string, err error) error {
 	return ended
 }
 
-// place opens the directory to write below, and gives the sources their names in it, as cp(1) does. It says whether the user named what the only source is to be; then
-// the directory is the one that is in, or itself, if an interrupted copy has made it.
-func place(to string, names []string, into bool) (root *os.Root, in []string, named bool, err error) {
-	if to, err = destination(to); err != nil {
-		return nil, nil, false, err
-	}
-	for _, n := range names {
-		if !filepath.IsLocal(n) || strings.Contains(n, "/") {
-			return nil, nil, false, fmt.Errorf("%q is no name for a file", n)
-		}
-	}
-	dir, base := split(to)
-	info, err := os.Stat(to)
-	switch {
-	case err == nil && info.IsDir() && !into && isMarked(to, names):
-		in, named = []string{"."}, true
-	case err == nil && info.IsDir():
-		in = names
-	case err == nil && into:
-		return nil, nil, false, errors.New("is no directory, and must be one")
-	case err == nil && !info.Mode().IsRegular(): // /dev/null, for instance
-		return nil, nil, false, errInTheWay
-	case errors.Is(err, fs.ErrNotExist) && into:
-		if err := os.Mkdir(to, 0o777); err != nil {
-			return nil, nil, false, absent(dir, err)
-		}
-		in = names
-	case base == "." || base == "..": // they are there if what is before them is
-		return nil, nil, false, absent(dir, err)
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		root, err := os.OpenRoot(dir)
-		return root, []string{base}, true, absent(dir, err)
-	default:
-		return nil, nil, false, err
-	}
-	root, err = os.OpenRoot(to)
-	return root, in, named, err
-}
-
 // take does what a message says. An error is one of the connection; what goes wrong with a file is told to the sender.
 func (rc *receiver) take(kind byte, body []byte) error {
 	switch kind {
@@ -212,50 +189,48 @@ func (rc *receiver) take(kind byte, body []byte) error {
 
 // takeEntry makes what is complete at once, and asks for a file's data.
 func (rc *receiver) takeEntry(e entry) error {
-	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Path != "" && !filepath.IsLocal(e.Path) || len(e.Path) > maxPath || e.Kind != isLink && e.Target != "" || e.Kind == isLink && e.Path == "" {
+	if e.Source < 0 || e.Source >= len(rc.names) || e.ID <= rc.lastID || len(rc.open) >= 2*maxOpen || e.Size < 0 || !e.MTime.isOne() || e.Kind != isLink && e.Target != "" || !rc.sources[e.Source].takes(e) {
 		return fmt.Errorf("%w: entry %d, %q of source %d", errBroken, e.ID, e.Path, e.Source)
 	}
-	if rc.named && (rc.lastID == 0) != (e.Path == "") || rc.named && e.Path != "" && rc.names[0] != "." && rc.lost == "" { // beside what the user named nothing is written
-		return fmt.Errorf("%w: entry %d, %q, which is not in %s", errBroken, e.ID, e.Path, rc.names[0])
-	}
-	rc.lastID = e.ID
-	name := path.Join(rc.names[e.Source], e.Path)
+	s := &rc.sources[e.Source]
+	rc.lastID, s.begun = e.ID, true
+	to := s.at(e)
 	if e.Kind == isDir {
 		e.Mode &= 0o777 | unix.S_ISVTX
 	} else {
 		e.Mode &= 0o777
 	}
-	if rc.lost != "" && strings.HasPrefix(name, rc.lost+"/") {
+	if s.loses(to) {
 		if e.Kind == isFile && isAbsent(rc.absent, e) {
-			rc.open[e.ID] = &incoming{entry: e, name: name, failed: true} // it comes unasked
+			rc.open[e.ID] = &incoming{entry: e, place: to, failed: true} // it comes unasked
 		}
 		return rc.leave(e)
 	}
 	var err error
 	switch e.Kind {
 	case isDir:
-		if err = rc.makeDir(name, e); err == nil && rc.named && e.Path == "" {
-			err = rc.descend()
+		if err = rc.makeDir(to, e); err == nil && e.Path == "" {
+			err = s.descend()
 		}
 		if err != nil {
-			rc.lost = name
+			s.lost = to.name
 		}
 	case isLink:
-		err = rc.makeLink(name, e)
+		err = rc.makeLink(to, e)
 	case isFile:
-		return rc.ask(&incoming{entry: e, name: name})
+		return rc.ask(&incoming{entry: e, place: to})
 	default:
 		return fmt.Errorf("%w: entry of kind %q", errBroken, e.Kind)
 	}
 	if err != nil {
-		return rc.refuse(e, name, err)
+		return rc.refuse(e, to, err)
 	}
 	return rc.s.send(msgKept, kept{ID: e.ID})
 }
 
 // refuse says that an entry is not copied, or ends the copy if nothing more can be.
-func (rc *receiver) refuse(e entry, name string, err error) error {
-	file := join(rc.root.Name(), name)
+func (rc *receiver) refuse(e entry, to place, err error) error {
+	file := to.String()
 	if hopeless(err) {
 		return rc.end(file, err)
 	}
@@ -284,82 +259,73 @@ func (rc *receiver) leave(e entry) error {
 }
 
 // makeDir makes a directory that can be written to for now.
-func (rc *receiver) makeDir(name string, e entry) error {
-	if rc.isTwin(e, name) {
+func (rc *receiver) makeDir(to place, e entry) error {
+	if rc.isTwin(e, to) {
 		return errTwin
 	}
-	err := rc.root.Mkdir(name, 0o700)
-	made := directory{mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
+	root, name := to.root, to.name
+	err := root.Mkdir(name, 0o700)
+	made := directory{place: to, mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
 	if e.Mode&unix.S_ISVTX != 0 {
 		made.mode |= fs.ModeSticky
 	}
 	if err == nil && rc.named && e.Path == "" {
-		if err := rc.root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
-			_ = rc.root.Remove(name)
+		if err := root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
+			_ = root.Remove(name)
 			return err
 		}
 	}
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
-		if info, err = rc.root.Stat(name); err == nil && !info.IsDir() {
+		if info, err = root.Stat(name); err == nil && !info.IsDir() {
 			return errors.New("is there and no directory")
 		}
-		if to, e := rc.root.Readlink(name); err != nil && e == nil {
+		if to, e := root.Readlink(name); err != nil && e == nil {
 			return fmt.Errorf("is a link to %s, which is not followed: it leads out of the destination, or begins with /; copy to where it leads", to)
 		}
 		if err == nil && info.Mode().Perm()&0o700 != 0o700 {
-			_ = rc.root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
+			_ = root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
 		}
 	}
-	if err == nil && (name != "." || rc.named) {
-		rc.dirs[name] = made
+	if at := path.Join(rc.names[e.Source], e.Path); err == nil && (at != "." || rc.named) {
+		rc.dirs[at] = made
 	}
 	return err
-}
-
-// descend goes into the directory that the user named: a link in it must not lead to what is beside it.
-func (rc *receiver) descend() error {
-	name := rc.names[0]
-	below, err := rc.root.OpenRoot(name)
-	if err != nil {
-		return err
-	}
-	rc.root.Close()
-	made := rc.dirs[name]
-	rc.root, rc.names, rc.dirs = below, []string{"."}, map[string]directory{".": made}
-	return nil
 }
 
 // finishDirs gives directories their modes and times, inner ones first.
 func (rc *receiver) finishDirs() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(rc.dirs))) { // a directory's name begins those of what is in it
-		if name == "." {
+		if rc.named && name == rc.names[0] {
 			continue
 		}
-		if err := rc.finishDir(name, rc.dirs[name]); err != nil {
+		if err := rc.finishDir(rc.dirs[name]); err != nil {
 			return err
 		}
 	}
-	top, is := rc.dirs["."]
+	if !rc.named {
+		return nil
+	}
+	top, is := rc.dirs[rc.names[0]]
 	if !is {
 		return nil
 	}
 	if rc.progress.Failures() == 0 {
-		_ = rc.root.Remove(rc.mark) // in most cases there is none
+		_ = top.root.Remove(path.Join(top.name, rc.mark)) // in most cases there is none
 	}
-	return rc.finishDir(".", top)
+	return rc.finishDir(top)
 }
 
-func (rc *receiver) finishDir(name string, d directory) error {
-	info, err := rc.root.Stat(name)
+func (rc *receiver) finishDir(d directory) error {
+	info, err := d.root.Stat(d.name)
 	if err == nil {
-		err = setTimeOf(rc.root, name, d.mtime) // with its mode nobody might be able to open it
+		err = setTimeOf(d.place, d.mtime) // with its mode nobody might be able to open it
 	}
 	if err == nil {
-		err = rc.root.Chmod(name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
+		err = d.root.Chmod(d.name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
 	}
 	if err == nil {
 		return nil
 	}
-	return rc.tell(problem{Path: join(rc.root.Name(), name), Why: "mode and time are not set: " + cause(err)})
+	return rc.tell(problem{Path: d.String(), Why: "mode and time are not set: " + cause(err)})
 }

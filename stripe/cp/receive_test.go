@@ -12,33 +12,36 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A sender that tells of one directory again and again, or of where one leads, takes no memory.
 func TestRepeatedDirectory(t *testing.T) {
-	receive := func(e entry, times int) (*receiver, error) {
+	receive := func(times int, all ...entry) (*receiver, error) {
 		rc := &receiver{s: newStream(struct {
 			io.Reader
 			io.Writer
-		}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), names: []string{"x"}, open: map[uint64]*incoming{}, dirs: map[string]directory{}}
-		var err error
-		if rc.root, err = os.OpenRoot(t.TempDir()); err != nil {
+		}{nil, io.Discard}, nil), progress: NewProgress(func(Problem) {}), open: map[uint64]*incoming{}, dirs: map[string]directory{}}
+		root, err := os.OpenRoot(t.TempDir())
+		if err != nil {
 			t.Fatal(err)
 		}
-		defer rc.root.Close()
-		for range times {
-			e.ID++
+		rc.writeBelow(root, []string{"x"})
+		defer rc.close()
+		for i := range times {
+			e := all[min(i, len(all)-1)]
+			e.ID = uint64(i + 1)
 			if err := rc.takeEntry(e); err != nil {
 				return rc, err
 			}
 		}
 		return rc, rc.finishDirs()
 	}
-	if rc, err := receive(entry{Kind: isDir, Mode: 0o755}, 1000); err != nil || len(rc.dirs) != 1 {
+	if rc, err := receive(1000, entry{Kind: isDir, Mode: 0o755}, entry{Path: "y", Kind: isDir, Mode: 0o755}); err != nil || len(rc.dirs) != 2 {
 		t.Errorf("%d directories are kept, %v", len(rc.dirs), err)
 	}
 	for _, kind := range []entryKind{isDir, isFile} {
-		if _, err := receive(entry{Kind: kind, Mode: 0o755, Target: "somewhere"}, 1); !errors.Is(err, errBroken) {
+		if _, err := receive(1, entry{Kind: kind, Mode: 0o755, Target: "somewhere"}); !errors.Is(err, errBroken) {
 			t.Errorf("a %s that leads somewhere: %v", kind, err)
 		}
 	}
@@ -123,5 +126,67 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A link that stays in the destination, but leaves what is copied, leads to files of the user's, as does a name that is none; and where the sender has a source's directory looked at
+// before it is there, what is looked at afterwards is in it, not beside it.
+func TestSourceStaysInItsDirectory(t *testing.T) {
+	top := entry{ID: 1, Kind: isDir, Mode: 0o755, Twin: true}
+	now := momentOf(time.Unix(1_000_000_000, 0))
+	for name, c := range map[string]struct {
+		to      string
+		entries []entry
+	}{
+		"by a link":               {"to/", []entry{top, {ID: 2, Path: "l", Kind: isLink, Target: ".."}, {ID: 3, Path: "l/.bashrc", Kind: isFile, Size: 1}}},
+		"by a link over two":      {"to/", []entry{top, {ID: 2, Path: "l", Kind: isLink, Target: "../y"}, {ID: 3, Path: "l/in", Kind: isFile, Size: 1}}},
+		"as itself":               {"to/", []entry{{ID: 1, Path: ".", Kind: isLink, Target: "."}, {ID: 3, Path: ".bashrc", Kind: isFile, Size: 1}}},
+		"later":                   {"to/", []entry{top, {ID: 2, Path: ".", Kind: isLink, Target: "."}, {ID: 3, Path: ".bashrc", Kind: isFile, Size: 1}}},
+		"by a name that is none":  {"to/", []entry{top, {ID: 2, Path: "x/../l", Kind: isLink, Target: ".."}, {ID: 3, Path: "l/.bashrc", Kind: isFile, Size: 1}}},
+		"a new one, by its time":  {"to/new", []entry{top, {ID: 2, Path: ".bashrc", Kind: isLink, Target: "x", MTime: now}}},
+		"a new one, by its place": {"to/new", []entry{top, {ID: 2, Path: ".", Kind: isDir, Mode: 0o755}, {ID: 3, Path: ".bashrc", Kind: isFile, Size: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "to/.bashrc"), "good")
+			write(t, filepath.Join(dir, "to/y/in"), "good")
+			near, far := net.Pipe()
+			go func() {
+				s := newStream(far, nil)
+				var buf []byte
+				_, _, _ = s.next(&buf)
+				for _, e := range c.entries {
+					_ = s.send(msgEntry, e)
+				}
+				_ = s.send(msgBegin, begin{ID: 3})
+				sendBytes(s, "x")
+				_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
+				_ = s.send(msgEnd, struct{}{})
+				_ = s.flush()
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			err := Pull(near, []string{"x"}, dir+"/"+c.to, Options{}, NewProgress(func(Problem) {}))
+			near.Close()
+			for _, file := range []string{"to/.bashrc", "to/y/in"} {
+				info, _ := os.Stat(filepath.Join(dir, file))
+				if got, _ := os.ReadFile(filepath.Join(dir, file)); string(got) != "good" || info.ModTime().Equal(now.time()) {
+					t.Errorf("%s has %q, of %v; %v", file, got, info.ModTime(), err)
+				}
+			}
+			if to, err := os.Readlink(filepath.Join(dir, "to/x")); err == nil {
+				t.Errorf("the source's directory is a link to %s", to)
+			}
+		})
+	}
+}
+
+// What cannot be written is named by where it was to go, also below a source's directory.
+func TestProblemsAreNamed(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(from, "x/in/file"), "new")
+	write(t, filepath.Join(to, "x/in/file/there"), "")
+	_, problems, err := push(t, Options{}, to, from+"/x")
+	if want := filepath.Join(to, "x/in/file"); err != nil || len(problems) != 1 || problems[0].Path != want {
+		t.Errorf("%+v, %v, want one of %s", problems, err, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io/fs"
 	"os"
-	"path"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +29,7 @@ func (rc *receiver) runStore() {
 	for batch := range rc.batches {
 		var err error
 		for _, in := range batch {
-			err = cmp.Or(err, rc.settle(in, in.store(rc.root)))
+			err = cmp.Or(err, rc.settle(in, in.store()))
 		}
 		if err = cmp.Or(err, rc.s.flush()); err != nil {
 			select {
@@ -48,7 +47,7 @@ func (rc *receiver) settle(in *incoming, err error) error {
 	}
 	if err != nil {
 		in.drop(false)
-		return rc.refuse(in.entry, in.name, err)
+		return rc.refuse(in.entry, in.place, err)
 	}
 	rc.progress.settle(outcomeOf(in.adopt))
 	return rc.s.send(msgKept, kept{ID: in.ID, Before: in.adopt})
@@ -76,20 +75,20 @@ func create(dir *folder, name string, e entry, data []byte) error {
 
 // makePart makes an empty part.
 func (in *incoming) makePart(dir *folder) (err error) {
-	if in.part, err = openPart(dir, path.Base(in.name), os.O_CREATE); err == nil {
+	if in.part, err = openPart(dir, in.base(), os.O_CREATE); err == nil {
 		err = in.part.cut(0)
 	}
 	return err
 }
 
 // store gives a file that has arrived its place.
-func (in *incoming) store(root *os.Root) (err error) {
-	name := path.Base(in.name)
+func (in *incoming) store() (err error) {
+	name := in.base()
 	switch {
 	case in.adopt:
 		in.drop(true)
-		if err = setTimeOf(root, in.name, in.MTime); err == nil { // it has been read, which it may not be with its mode
-			err = root.Chmod(in.name, fs.FileMode(in.Mode))
+		if err = setTimeOf(in.place, in.MTime); err == nil { // it has been read, which it may not be with its mode
+			err = in.root.Chmod(in.name, fs.FileMode(in.Mode))
 		}
 		return err
 	case in.part == nil && in.isNew && create(in.dir, name, in.entry, in.data) == nil:

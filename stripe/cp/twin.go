@@ -28,15 +28,15 @@ func (s *siblings) again(name string) bool {
 }
 
 // isTwin reports whether an entry would take the place of another one, which has its name in other letters. Such a file system finds a part by its name in upper case, too.
-func (rc *receiver) isTwin(e entry, name string) bool {
+func (rc *receiver) isTwin(e entry, to place) bool {
 	if !e.Twin {
 		return false
 	}
-	dir, err := rc.asking.of(rc.root, name)
+	dir, err := rc.asking.of(to)
 	if err != nil {
 		return false
 	}
-	p, err := openPart(dir, path.Base(name), os.O_CREATE)
+	p, err := openPart(dir, to.base(), os.O_CREATE)
 	if err != nil { // then nothing is written, either
 		return false
 	}
