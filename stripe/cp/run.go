@@ -163,11 +163,11 @@ func (j Job) Run(ctx context.Context, out Reporter) error {
 	} else {
 		err = Push(conn, j.Sources, j.To, j.Options, p)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	if err == nil {
 		err = conn.Flush()
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		conn.Abort()
