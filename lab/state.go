@@ -243,7 +243,7 @@ func (l *Lab) lock(ctx context.Context, name string, doing func(string)) (unlock
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-long:
-			doing("waiting for another plait that makes what this one needs")
+			doing("waiting for what another cell, or another plait, is making")
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -95,7 +95,7 @@ func TestLockSaysThatItWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		second()
-		if said != "waiting for another plait that makes what this one needs" {
+		if said != "waiting for what another cell, or another plait, is making" {
 			t.Errorf("said %q", said)
 		}
 	})

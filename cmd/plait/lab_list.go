@@ -51,9 +51,14 @@ func values(cells []experiment.Cell, name string) []string {
 
 func newLabShow() *cobra.Command {
 	var o experiment.Options
+	var text bool
 	c := &cobra.Command{
 		Use:   "show NAME|FILE",
-		Short: "Draw an experiment's topology and list its cells' parameters and bounds",
+		Short: "Draw an experiment's topology and list its traffic, events, parameters and bounds",
+		Long: `Draw an experiment's topology, of its first cell, and list its applications and events as its file has them, the parameters of its cells, and its bounds.
+
+One of plait's own is a start for yours; its name is that of the file:
+    plait lab show tcp-single --yaml | sed 's/^name: .*/name: mine/' > mine.yaml`,
 		Args:  cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeExperiment,
@@ -63,12 +68,21 @@ func newLabShow() *cobra.Command {
 				return err
 			}
 			out := c.OutOrStdout()
+			if text {
+				fmt.Fprint(out, e.File)
+				return nil
+			}
 			cells := e.Cells()
 			t, err := topo.New(cells[0].Spec)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(out, "%s (%s)\n%s\n\n%s\n", e.Spec.Name, e.Spec.Group, e.Spec.Question, t.Draw())
+			for _, key := range []string{"apps", "timeline"} {
+				if section := e.Section(key); section != "" {
+					fmt.Fprintln(out, section)
+				}
+			}
 			fmt.Fprintf(out, "cells: %d; the first: %s, seed %d", len(cells), cells[0].Variant, cells[0].Seed)
 			for _, name := range slices.Sorted(maps.Keys(cells[0].Params)) {
 				fmt.Fprintf(out, ", %s %v", name, cells[0].Params[name])
@@ -95,5 +109,6 @@ func newLabShow() *cobra.Command {
 	}
 	c.Flags().StringArrayVar(&o.Set, "set", nil, "replace a parameter or value (`key=value`)")
 	c.Flags().StringVar(&o.Traces, "traces", "", "`directory` with recorded links")
+	c.Flags().BoolVar(&text, "yaml", false, "print the experiment's file instead, as it is")
 	return c
 }

@@ -100,7 +100,7 @@ func (f *runFlags) choose(args []string) ([]string, error) {
 }
 
 func (f *runFlags) noneInGroup() error {
-	return fmt.Errorf("run: no experiment is in group %q; see `plait lab list`", f.group)
+	return fmt.Errorf("run: no experiment is in group %q, of all or of those named; see `plait lab list`", f.group)
 }
 
 // loaded is an experiment and how it was named on the command line.

@@ -31,8 +31,8 @@ type Experiment struct {
 	// Spec is what the file says about all cells: its name, question, bounds, published numbers and plots. What differs
 	// from cell to cell is empty here; see Cells.
 	Spec *Spec
-	// Source is the file as it was read, behind it its topology file and the values that --set replaced.
-	Source string
+	// File is the file as it was read; Source has its topology file behind it, and the values that --set replaced.
+	File, Source string
 	// Axes of the matrix, in the order of the file.
 	Axes []Axis
 	// Variants by name, in the order of the file; "run" alone if the file has none.
@@ -44,6 +44,21 @@ type Experiment struct {
 	// conditions are what a condition sees at each of the points, made when the first is asked for.
 	conditions []map[string]any
 	load       *loader
+}
+
+// Section is what the file has under one of its keys, with the key, as it is written.
+func (x *Experiment) Section(key string) string {
+	var b strings.Builder
+	in := false
+	for line := range strings.Lines(x.File) {
+		if strings.TrimLeft(line[:1], " #\t\n") != "" {
+			in = strings.HasPrefix(line, key+":")
+		}
+		if in {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // Load reads an experiment: the name of one in the binary, or the path of a file (it has a slash or ends in .yaml). Every
@@ -184,7 +199,7 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 	}
 	l := &loader{opt: opt, file: file, dir: dir, tree: tree, problems: problems,
 		expressions: map[string]*expression{}, recordings: map[string]recording{}, used: map[string]bool{}}
-	x := &Experiment{Source: string(text), load: l}
+	x := &Experiment{File: string(text), Source: string(text), load: l}
 	x.Source += l.mergeTopology()
 	l.applySet()
 	x.Source += l.replaced
