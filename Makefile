@@ -16,6 +16,7 @@ BUILD := $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$
 
 build: ## Build ./plait, one static binary
 	@scripts/bootstrap go
+	@echo "compiling plait: some minutes the first time, of which nothing is to be seen"
 	$(BUILD) -o plait ./cmd/plait
 
 deb: build ## Make dist/plait_VERSION_ARCHITECTURE.deb

@@ -214,6 +214,9 @@ func ReadConfig(path string) (Config, error) {
 
 func (c *Config) read(path string) error {
 	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("read configuration %s: it is a directory; name a file in it", path)
+	}
 	if err == nil && !info.Mode().IsRegular() { // a pipe has its text once, and another process is to read it, and a reload
 		return fmt.Errorf("read configuration %s: it is no regular file, and is to be read more than once; write it to a file and name that", path)
 	}

@@ -79,7 +79,10 @@ func TestNoRegularFile(t *testing.T) {
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"pipe", "/dev/null", "."} {
+	if _, err := ReadConfig("."); err == nil || err.Error() != "read configuration .: it is a directory; name a file in it" {
+		t.Errorf("of a directory: %v", err)
+	}
+	for _, path := range []string{"pipe", "/dev/null"} {
 		want := "read configuration " + path + ": it is no regular file, and is to be read more than once; write it to a file and name that"
 		if _, err := ReadConfig(path); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

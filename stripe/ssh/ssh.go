@@ -119,6 +119,9 @@ func Start(ctx context.Context, host string, opt Options) (*Far, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) && command[0] == "ssh" {
+			return nil, errors.New("start ssh: there is none on this host; install it (Debian: apt-get install openssh-client)")
+		}
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
 	name := make(chan stripe.Peer, 1)
