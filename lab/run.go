@@ -17,7 +17,6 @@ import (
 	"plait.dev/plait/lab/agent"
 	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
-	"plait.dev/plait/lab/topo"
 	"plait.dev/plait/lab/vm"
 )
 
@@ -238,15 +237,11 @@ func (l *Lab) ready(ctx context.Context, b *base, job *agent.Job, doing func(str
 	if len(job.Spec.Routers) == 0 {
 		return b.state, nil
 	}
-	t, err := topo.New(job.Spec)
+	n, err := agent.NewNetwork(job.Spec)
 	if err != nil {
 		return "", err
 	}
-	plan, err := json.Marshal(t.Plan())
-	if err != nil {
-		return "", err
-	}
-	return l.prepared(ctx, b, job, plan, doing)
+	return l.prepared(ctx, b, n, doing)
 }
 
 // bootAgain makes a machine anew that was removed from the cache while a cell ran for long.

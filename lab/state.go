@@ -102,17 +102,15 @@ func (l *Lab) bootable(kernel, dir string) (vm.Image, error) {
 	return machine, img.WithAgent(agentBinary, machine.Initrd)
 }
 
-// prepared returns the machine in which the topology of the job is ready.
-func (l *Lab) prepared(ctx context.Context, b *base, job *agent.Job, plan []byte, doing func(string)) (vm.State, error) {
-	key := digest([]byte(b.state), plan)
+// prepared returns the machine in which the topology is ready.
+func (l *Lab) prepared(ctx context.Context, b *base, n *agent.Network, doing func(string)) (vm.State, error) {
+	input, err := json.Marshal(agent.Job{Prepare: n})
+	if err != nil {
+		return "", err
+	}
+	key := digest([]byte(b.state), input)
 	return l.state(ctx, "topology-"+key[:24], doing, func(dir vm.State) error {
 		doing("preparing the topology: once")
-		prepare := *job
-		prepare.Prepare = true
-		input, err := json.Marshal(prepare)
-		if err != nil {
-			return err
-		}
 		invalid := ""
 		err = vm.Extend(ctx, b.state, dir, input, func(line []byte) {
 			var m agent.Message

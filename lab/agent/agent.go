@@ -28,15 +28,21 @@ func work(p *ports, h host) error {
 		if err != nil {
 			return err
 		}
-		if n == nil {
+		prepare := job.Prepare
+		if prepare == nil && n == nil {
+			if prepare, err = NewNetwork(job.Spec); err != nil {
+				return err
+			}
+		}
+		if prepare != nil {
 			quiet := h.speak()
-			n, err = build(job.Spec, h)
+			n, err = build(prepare, h)
 			quiet()
 			if err != nil {
 				return errors.Join(starved(), err)
 			}
 		}
-		if job.Prepare {
+		if job.Prepare != nil {
 			continue
 		}
 		c, err := newCell(n, job.Spec, job.Seed, h)

@@ -40,9 +40,31 @@ func pollEvery(since time.Duration) time.Duration {
 // commandTimeout is the virtual time one command of the plan, of a node or of an event may take.
 const commandTimeout = 120 * time.Second
 
+// Network is what a topology is built from, the same for all cells that go on from one saved machine. Nothing else of a cell may be in the job that prepares that: what the
+// guest reads takes time, and it would depend on which of the cells came first.
+type Network struct {
+	Plan     *topo.Plan `json:"plan"`
+	Emulator emu.Config `json:"emulator"`
+}
+
+// NewNetwork is that of a resolved cell. Its emulated links do nothing: their parameters come after the machine has been saved.
+func NewNetwork(spec *experiment.Spec) (*Network, error) {
+	t, err := topo.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{Plan: t.Plan()}
+	for _, name := range n.Plan.Emulated {
+		l := spec.Links[name]
+		end := func(node string) emu.End { return emu.End{NS: node, Interface: name, MAC: t.MAC(node, name)} }
+		n.Emulator.Links = append(n.Emulator.Links, emu.Link{Name: name, A: end(l.Ends[0]), B: end(l.Ends[1]), MTU: l.MTU})
+	}
+	return n, nil
+}
+
 // network is a topology that has been built.
 type network struct {
-	topology *topo.Topology
+	topology *topo.Topology // the cell's
 	plan     *topo.Plan
 	emulator *emu.Process            // nil if no link needs it
 	queues   map[string]*queue.Queue // of directions that need package queue: "LINK forward", "LINK backward"
@@ -50,12 +72,8 @@ type network struct {
 }
 
 // build makes the topology and waits until it is ready.
-func build(spec *experiment.Spec, h host) (*network, error) {
-	t, err := topo.New(spec)
-	if err != nil {
-		return nil, err
-	}
-	n := &network{topology: t, plan: t.Plan()}
+func build(from *Network, h host) (n *network, err error) {
+	n = &network{plan: from.Plan}
 	var add []string
 	for _, name := range n.plan.Namespaces {
 		add = append(add, "netns add "+name)
@@ -67,7 +85,7 @@ func build(spec *experiment.Spec, h host) (*network, error) {
 		return nil, err
 	}
 	if len(n.plan.Emulated) > 0 {
-		if n.emulator, err = emu.Start(n.emulated(spec)); err != nil {
+		if n.emulator, err = emu.Start(from.Emulator); err != nil {
 			return nil, err
 		}
 	}
@@ -78,20 +96,6 @@ func build(spec *experiment.Spec, h host) (*network, error) {
 		return nil, err
 	}
 	return n, n.awaitReady(h)
-}
-
-// emulated is the emulator's configuration, with links that do nothing: the cell's parameters come after the machine
-// has been saved.
-func (n *network) emulated(spec *experiment.Spec) emu.Config {
-	var c emu.Config
-	for _, name := range n.plan.Emulated {
-		l := spec.Links[name]
-		end := func(node string) emu.End {
-			return emu.End{NS: node, Interface: name, MAC: n.topology.MAC(node, name)}
-		}
-		c.Links = append(c.Links, emu.Link{Name: name, A: end(l.Ends[0]), B: end(l.Ends[1]), MTU: l.MTU})
-	}
-	return c
 }
 
 // configure gives every link the parameters of the cell.

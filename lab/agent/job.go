@@ -22,13 +22,13 @@ const JobFile = "opt/plait/job"
 
 // Job is what the host asks the guest to do next.
 type Job struct {
-	// Prepare builds the topology, waits until it is ready, and asks to be saved; the next job then runs in it.
-	Prepare bool `json:"prepare,omitempty"`
+	// Prepare is to be built and waited for until it is ready; then the machine asks to be saved, and the next job runs in it. There is nothing else in this one.
+	Prepare *Network `json:"prepare,omitempty"`
 	// Shell gives an interactive shell on the console once the topology is ready, instead of running the applications.
 	Shell *Shell `json:"shell,omitempty"`
 	// Spec is the resolved experiment of one cell, Seed the seed of its random processes.
-	Spec *experiment.Spec `json:"spec"`
-	Seed int              `json:"seed"`
+	Spec *experiment.Spec `json:"spec,omitempty"`
+	Seed int              `json:"seed,omitempty"`
 }
 
 // Message is one line from the guest to the host. One field is set; none says that the guest goes on.
