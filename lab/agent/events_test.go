@@ -157,3 +157,24 @@ func TestGoodputs(t *testing.T) {
 		}
 	}
 }
+
+// The intervals in which an application starts or ends are no whole ones, whatever falls into them.
+func TestFairnessWhileAllRun(t *testing.T) {
+	c := &cell{spec: &experiment.Spec{Apps: map[string]*experiment.App{"a": {StopS: 9.5}, "b": {}}, Measure: experiment.Measure{Jain: []string{"b", "a/1.."}}}}
+	c.out.Metrics = map[string]map[string]float64{"a": {"start_s": 0.5}, "b": {"start_s": 0, "completion_s": 8.05}}
+	series := func(name string, values ...float64) {
+		c.out.Series = append(c.out.Series, result.Series{Name: name + ".goodput_mbps", StartS: 1, StepS: 1, Values: values})
+	}
+	series("a/1", 2, 5, 5, 5, 5, 5, 5, 5, 5, 2)
+	series("b", 5, 5, 5, 5, 5, 5, 5, 5, 0.25)
+	c.fairness(nil)
+	if f := c.out.Metrics["fairness"]; len(c.invalid) > 0 || f["jain_min"] != 1 || f["ratio_max"] != 1 || f["double_percent"] != 0 {
+		t.Errorf("%v, %v", f, c.invalid)
+	}
+	if index := c.out.Series[len(c.out.Series)-1]; !slices.Equal(index.TimesS, []float64{2, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("seconds that end at %v are compared", index.TimesS)
+	}
+	if end := (&cell{spec: &experiment.Spec{Apps: map[string]*experiment.App{"a": {StopS: 9.5}}, DurationS: 7}}).ended("a"); end != 7 {
+		t.Errorf("an application of a cell of 7 s ended at %g", end)
+	}
+}

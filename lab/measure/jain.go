@@ -52,6 +52,21 @@ func Jain(fromS float64, series ...result.Series) Shares {
 	return s
 }
 
+// Within is a series without the intervals that begin before fromS or end after toS: an application that ran for a part of one has a part of its goodput there.
+func Within(s result.Series, fromS, toS float64) result.Series {
+	const exact = 1e-6 // times of applications are in microseconds
+	if s.StepS == 0 {
+		return s
+	}
+	for len(s.Values) > 0 && s.StartS-s.StepS < fromS-exact {
+		s.StartS, s.Values = s.StartS+s.StepS, s.Values[1:]
+	}
+	for len(s.Values) > 0 && s.StartS+float64(len(s.Values)-1)*s.StepS > toS+exact {
+		s.Values = s.Values[:len(s.Values)-1]
+	}
+	return s
+}
+
 // wholeSeconds is PerSecond without the seconds in which the series begins or ends.
 func wholeSeconds(s result.Series) []float64 {
 	const exact = 1e-9 // the steps are not in binary
