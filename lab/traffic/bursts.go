@@ -35,6 +35,15 @@ func (l *ledger) send(due time.Duration) {
 	l.meter.expect(due)
 }
 
+// blocked adds the bursts that were due until the end of an open loop and could not begin: the one before them was never written.
+func (l *ledger) blocked(count int, gap, end time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := len(l.due); n > 0 && n < count && l.due[n-1]+gap <= end; n++ {
+		l.due = append(l.due, l.due[n-1]+gap)
+	}
+}
+
 // receive takes in n bytes that arrived at time at and says how many bursts are complete, and whether none is under way.
 func (l *ledger) receive(at time.Duration, n int) (complete int, idle bool) {
 	l.mu.Lock()
@@ -92,6 +101,9 @@ func (r *run) runBursts(ctx context.Context, l *ledger, write func(bytes int64) 
 		return err
 	}
 	defer alarm.close()
+	if r.app.OpenLoop {
+		defer func() { l.blocked(r.app.Count, milliseconds(r.app.GapMs), r.end()) }()
+	}
 	due := r.since()
 	for i := 0; i < r.app.Count; i++ {
 		sent := due

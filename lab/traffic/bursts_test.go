@@ -1,8 +1,12 @@
 package traffic
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
+
+	"plait.dev/plait/lab/experiment"
 )
 
 func newLedger(sizes ...int64) *ledger { return &ledger{sizes: sizes, meter: newMeter(0, tick)} }
@@ -89,5 +93,30 @@ func TestLedgerWithoutBursts(t *testing.T) {
 	newLedger(100).outcome(0, at(1000), out)
 	if len(out.Metrics) != 1 || out.Metrics["count"] != 0 {
 		t.Errorf("metrics %v, want count 0 alone", out.Metrics)
+	}
+}
+
+// Where an open loop cannot write, the bursts that would have followed are late, too.
+func TestOpenLoopBlocked(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 95*time.Millisecond)
+	defer cancel()
+	l := newLedger(100)
+	r := &run{app: &experiment.App{Count: 25, GapMs: 10, OpenLoop: true}, clock: Clock{Origin: time.Now()}, stop: 95 * time.Millisecond}
+	written := 0
+	err := r.runBursts(ctx, l, func(int64) error {
+		if written++; written <= 3 {
+			l.receive(l.due[len(l.due)-1], 100)
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}, nil)
+	if first := l.due[0]; err == nil || len(l.due) != 1+int((r.stop-first)/(10*time.Millisecond)) {
+		t.Fatalf("%d bursts were due until %v, the first at %v, %v", len(l.due), r.stop, first, err)
+	}
+	out := &Outcome{Metrics: map[string]float64{}}
+	l.outcome(0, time.Minute, out)
+	if got, want := out.Metrics["within_1s_percent"], round(100*float64(len(l.last))/float64(len(l.due)), 3); got != want {
+		t.Errorf("%g %% within a second, want %g: the %d that were written", got, want, len(l.last))
 	}
 }
