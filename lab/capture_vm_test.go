@@ -34,7 +34,7 @@ func TestCapture(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	holds(t, runInto(t, dir, 1, "testdata/pcap.yaml", experiment.Options{}))
-	capture, err := os.ReadFile(filepath.Join(dir, "pcap-run-cell1-client-path.pcap"))
+	capture, err := os.ReadFile(filepath.Join(dir, "pcap-run-seed1-client-path.pcap"))
 	if err != nil {
 		t.Fatal(err)
 	}

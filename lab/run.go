@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,8 +220,24 @@ func (r *run) keep(i int, f *agent.File) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%s-%s-cell%d-%s", r.exp.Spec.Name, r.cells[i].Variant, i+1, f.Name)
-	return result.Replace(filepath.Join(r.options.Captures, name), data)
+	return result.Replace(filepath.Join(r.options.Captures, captureName(r.exp, r.cells[i], f.Name)), data)
+}
+
+// mostNamed is how long the parameters in a capture's name may be: a file's name has 255 bytes.
+const mostNamed = 120
+
+// captureName is of what the cell is, not of its place: with --resume, more seeds or values may come before it.
+func captureName(e *experiment.Experiment, c experiment.Cell, file string) string {
+	name, point := fmt.Sprintf("%s-%s-seed%d", e.Spec.Name, c.Variant, c.Seed), ""
+	for _, axis := range e.Axes {
+		for _, p := range axis.Names {
+			point += fmt.Sprintf("-%s=%s", p, url.PathEscape(fmt.Sprint(c.Params[p])))
+		}
+	}
+	if len(point) > mostNamed {
+		point = "-" + digest([]byte(point))[:12]
+	}
+	return name + point + "-" + file
 }
 
 // ready returns the machine to resume for the job: one whose routers have converged if it has any, else the one that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plait.dev/plait/lab/agent"
+	"plait.dev/plait/lab/experiment"
 	"plait.dev/plait/lab/result"
 )
 
@@ -36,7 +37,7 @@ func TestStoreSaves(t *testing.T) {
 func TestCaptureIsReplaced(t *testing.T) {
 	r := interrupted(t)
 	r.options.Captures = t.TempDir()
-	path := filepath.Join(r.options.Captures, "interrupt-run-cell1-a-b.pcap")
+	path := filepath.Join(r.options.Captures, "interrupt-run-seed1-a-b.pcap")
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	_, err := w.Write([]byte("new"))
@@ -48,5 +49,29 @@ func TestCaptureIsReplaced(t *testing.T) {
 	was, failed := os.ReadFile(earlier)
 	if string(now) != "new" || string(was) != "old" {
 		t.Errorf("%q, and the earlier file has %q: %v", now, was, errors.Join(err, failed))
+	}
+}
+
+// A cell's capture has the name that it had before there were more seeds and values; no two have the same.
+func TestCaptureNames(t *testing.T) {
+	names := func(networks string, seeds int) map[string]bool {
+		e, err := experiment.Load("congestion-cellular", experiment.Options{Seeds: seeds, Set: []string{"network=" + networks}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]bool{}
+		for _, c := range e.Cells() {
+			out[captureName(e, c, "a-b.pcap")] = true
+		}
+		if len(out) != len(e.Cells()) {
+			t.Errorf("%d names of %d cells: %v", len(out), len(e.Cells()), out)
+		}
+		return out
+	}
+	few, more := names("verizon-lte,att-lte-driving", 1), names("verizon-lte,tmobile-lte,att-lte-driving", 2)
+	for name := range few {
+		if !more[name] {
+			t.Errorf("%s is not among %v", name, more)
+		}
 	}
 }
