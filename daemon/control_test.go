@@ -298,7 +298,7 @@ func TestStopTakesTooLong(t *testing.T) {
 	defer func() { _ = stop() }()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("no patience"))
-	if _, err := Client(path).Stop(ctx); err == nil || !strings.Contains(err.Error(), "is gone: no patience; see what it does with its log") {
+	if _, err := Client(path).Stop(ctx); err == nil || !strings.Contains(err.Error(), "is gone: no patience; its log says what it does") {
 		t.Errorf("got %v", err)
 	}
 }
