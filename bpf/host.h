@@ -27,7 +27,8 @@ static __always_inline bool take(struct tcp_sock *tp)
 	s->policy = index;
 	s->generation = generation;
 	s->burst_start_us = 0; /* of one that was plait's before, nobody has seen the end */
-	if (bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
+	/* One that has left stays managed. Were it held out now, those would be among the held-out ones that happened to send while the daemon was silent. */
+	if (!s->left && bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
 		s->kind = SOCK_HOLDOUT;
 		count(held_out);
 		return false;
@@ -36,6 +37,7 @@ static __always_inline bool take(struct tcp_sock *tp)
 		count(refused);
 		return false;
 	}
+	s->left = 0;
 	count(attached);
 	return true;
 }

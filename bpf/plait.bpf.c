@@ -214,8 +214,10 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 	if (in_cwnd_reduction(ca_state(sk))) /* under whichever algorithm: the next one may reduce */
 		s->prr_delivered += rs->acked_sacked;
 	if (s->round_start) {
-		if (daemon_silent())
+		if (daemon_silent()) {
+			s->left = 1;
 			return fall_back(sk, s);
+		}
 		if (!choose(sk, s))
 			return 0;
 	}

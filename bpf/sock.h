@@ -40,6 +40,7 @@ struct plait_sock {
 	__u8 trains; /* dispersions measured in this burst */
 	__u8 train_measured : 1; /* this ACK completed one */
 	__u8 train_sparse : 1;	 /* which was sent in more than a quarter of the time it took to come through */
+	__u8 left : 1; /* managed until the daemon was silent */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */

@@ -32,6 +32,23 @@ func TestStandsStill(t *testing.T) {
 	})
 }
 
+// A connection that has left stays in its group: held out by lot again, it would be among those because it sent at that moment.
+func TestStandsStillKeepsGroups(t *testing.T) {
+	h := newHost(t)
+	p := h.up(takeAll)
+	c := h.connect(0, "")
+	h.reload(p, "  holdout_percent: 100") // of those that come
+	quiet := h.busy([]pair{c})
+	uses := func(name string) func() bool {
+		return func() bool { _, server := h.congestion(c); return server == name }
+	}
+	h.must(p.cmd.Process.Signal(syscall.SIGSTOP))
+	h.eventually(2*stale, "the sender is back on "+systemDefault, uses(systemDefault))
+	h.must(p.cmd.Process.Signal(syscall.SIGCONT))
+	h.eventually(2*stale, "the sender is taken again", uses(bpf.Name))
+	quiet()
+}
+
 // One that stands still while it visits all sockets writes a heartbeat before it looks how long that was.
 func TestStandsStillVisiting(t *testing.T) {
 	h := newHost(t)
