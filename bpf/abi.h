@@ -151,7 +151,7 @@ struct plait_counters {
 	__u64 refused;		 /* the kernel refused a change of congestion control */
 	__u64 switches;		 /* changes of algorithm inside plait */
 	__u64 samples_dropped;	 /* ring buffer full */
-	__u64 fell_back;	 /* sockets that left because the daemon was silent */
+	__u64 fell_back;	 /* sockets that returned to the default while they were open */
 	__u64 bursts_unmeasured; /* bursts of managed connections whose end was not seen */
 	__u64 resumed;		 /* connections that began with what an earlier one had learned of their path (path.h) */
 };

@@ -82,6 +82,7 @@ type Daemon struct {
 	reverted map[destination]PrefixStatus // given back to the default; as they were then
 	compared time.Time
 	dropped  uint64 // choices there was no room for
+	stood    uint64 // times it stood still for so long that connections left
 	ration   ration // of choices in the log
 	samples  int    // since the last heartbeat
 	every    time.Duration
@@ -224,6 +225,7 @@ func (d *Daemon) tick() error {
 
 // resume takes the connections again that have left because the daemon stood still, and those made meanwhile. The caller has d.mu.
 func (d *Daemon) resume(silent time.Duration) error {
+	d.stood++
 	fmt.Fprintf(d.options.Log, "plait stood still for %v: connections that have left meanwhile are taken again\n", silent.Round(time.Second))
 	return d.kernel.pass(passRevise)
 }

@@ -43,7 +43,7 @@ type counterMetric struct {
 // counterMetrics lists the counters of a Status.
 func counterMetrics() []counterMetric {
 	connections := prometheus.NewDesc("plait_connections_total",
-		"Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default when plait went or was silent.", []string{"kind"}, nil)
+		"Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default while they were open, for a rule, a comparison, or a daemon that stood still.", []string{"kind"}, nil)
 	of := func(kind string) counterMetric { return counterMetric{kind, connections, []string{kind}} }
 	single := func(counter, help string) counterMetric {
 		return counterMetric{counter, prometheus.NewDesc("plait_"+counter+"_total", help, nil, nil), nil}
@@ -53,6 +53,7 @@ func counterMetrics() []counterMetric {
 		single("switches", "Changes of congestion control on running connections."),
 		single("samples_dropped", "Samples lost because the daemon did not read them in time."),
 		single("choices_dropped", "Choices there was no room for, of more connections than plait can choose for; tried again."),
+		single("stood_still", "Times the daemon stood still for more than 5 s, and connections that sent went to the default meanwhile."),
 		single("bursts_unmeasured", "Bursts of managed connections whose end was not seen: the connection ended, or left plait."),
 		single("resumed", "Connections that began with what an earlier one had learned of their path."),
 	}

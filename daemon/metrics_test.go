@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 	}
 	s := Status{
 		Version: "1.2.3", Mode: On, Policy: "plait", HoldoutPercent: 5, UpSince: time.UnixMilli(1234500),
-		Counters:   map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "bursts_unmeasured": 3, "resumed": 5},
+		Counters:   map[string]uint64{"attached": 10, "held_out": 2, "refused": 1, "fell_back": 0, "switches": 7, "samples_dropped": 4, "choices_dropped": 6, "stood_still": 1, "bursts_unmeasured": 3, "resumed": 5},
 		algorithms: map[string]int{"burst": 2, "cubic": 1},
 		Prefixes:   []PrefixStatus{prefix(Worse, true), prefix(Unclear, false)},
 	}
@@ -37,7 +37,7 @@ plait_bursts_unmeasured_total 3
 # HELP plait_choices_dropped_total Choices there was no room for, of more connections than plait can choose for; tried again.
 # TYPE plait_choices_dropped_total counter
 plait_choices_dropped_total 6
-# HELP plait_connections_total Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default when plait went or was silent.
+# HELP plait_connections_total Connections: attached to plait, held_out on the default for comparison, refused by the kernel, fell_back to the default while they were open, for a rule, a comparison, or a daemon that stood still.
 # TYPE plait_connections_total counter
 plait_connections_total{kind="attached"} 10
 plait_connections_total{kind="fell_back"} 0

@@ -197,7 +197,7 @@ func (d *Daemon) status(connections bool) Status {
 	}
 	s.Counters = map[string]uint64{
 		"attached": counters.Attached, "held_out": counters.HeldOut, "refused": counters.Refused, "switches": counters.Switches,
-		"samples_dropped": counters.SamplesDropped, "choices_dropped": d.dropped, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured, "resumed": counters.Resumed,
+		"samples_dropped": counters.SamplesDropped, "choices_dropped": d.dropped, "stood_still": d.stood, "fell_back": counters.FellBack, "bursts_unmeasured": counters.BurstsUnmeasured, "resumed": counters.Resumed,
 	}
 	if s.bursts, err = d.kernel.bursts(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

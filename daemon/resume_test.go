@@ -61,7 +61,7 @@ func TestStandsStillVisiting(t *testing.T) {
 	d.kernel.control.HeartbeatNs -= uint64(2 * stale)
 	h.must(d.kernel.beating(func() error { time.Sleep(2 * beatEvery); return nil }))
 	h.in(d.tick)
-	if !strings.Contains(log.String(), "plait stood still for 1") {
+	if d.stood != 1 || !strings.Contains(log.String(), "plait stood still for 1") {
 		t.Errorf("connections that have left are not taken again: %s", log.String())
 	}
 }
