@@ -14,11 +14,13 @@ import (
 // folder is an open directory of the destination. Its methods take the name of something in it, without a slash, and follow no link: so they stay
 // in it, as [os.Root] would, whatever is changed meanwhile. os.Root looks at each name once more, which for small files is a good part of the work.
 type folder struct {
-	path  string // below root, with a slash at its end if it is not root itself
-	root  *os.Root
+	place // of what is in it; the name ends with a slash, if it has one
 	dir   *os.File
 	users atomic.Int32
 }
+
+// of is where something in it is.
+func (f *folder) of(name string) place { return place{f.root, f.top, f.name + name} }
 
 // leave says that somebody needs the folder no more.
 func (f *folder) leave() {
@@ -70,12 +72,19 @@ func setTime(fd int, name string, at moment, flags int) error {
 
 // setTimeOf sets the time of a file or directory that can be opened.
 func setTimeOf(p place, at moment) error {
-	f, err := p.root.OpenFile(p.name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return setTime(int(f.Fd()), "", at, unix.AT_EMPTY_PATH)
+	return p.in(func(root *os.Root) error {
+		f, err := root.OpenFile(p.name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return setTime(int(f.Fd()), "", at, unix.AT_EMPTY_PATH)
+	})
+}
+
+// chmod sets the mode of a file or directory.
+func (p place) chmod(mode fs.FileMode) error {
+	return p.in(func(root *os.Root) error { return root.Chmod(p.name, mode) })
 }
 
 // link gives a file that has no name one. By its number alone (AT_EMPTY_PATH) users without rights may do that since Linux 6.10 only.
@@ -110,16 +119,20 @@ type lastFolder struct{ *folder }
 
 // of opens the directory of what goes there.
 func (l *lastFolder) of(p place) (*folder, error) {
-	at, _ := path.Split(p.name)
-	if l.folder != nil && l.root == p.root && l.path == at {
+	at := p
+	at.name, _ = path.Split(p.name)
+	if l.folder != nil && l.place == at {
 		return l.folder, nil
 	}
 	l.close()
-	dir, err := p.root.OpenFile(path.Clean(at), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
+	var dir *os.File
+	if err := p.in(func(root *os.Root) (err error) {
+		dir, err = root.OpenFile(path.Clean(at.name), os.O_RDONLY|unix.O_DIRECTORY, 0)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	l.folder = (&folder{path: at, root: p.root, dir: dir}).enter()
+	l.folder = (&folder{place: at, dir: dir}).enter()
 	return l.folder, nil
 }
 

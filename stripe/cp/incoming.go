@@ -104,7 +104,7 @@ func (rc *receiver) look(in *incoming) (there bool, err error) {
 	case kind != unix.S_IFREG || found.Size != in.Size:
 	case !rc.checksum && in.isTime(momentAt(found.Mtim), dir):
 		if found.Mode&0o777 != in.Mode {
-			err = in.root.Chmod(in.name, fs.FileMode(in.Mode))
+			err = in.chmod(fs.FileMode(in.Mode))
 		}
 		return err == nil, err
 	case rc.checksum:

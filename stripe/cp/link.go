@@ -3,6 +3,7 @@ package cp
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +15,21 @@ func (rc *receiver) makeLink(to place, e entry) error {
 	if rc.isTwin(e, to) {
 		return errTwin
 	}
-	if old, err := to.root.Readlink(to.name); err == nil && old == e.Target {
-		_ = rc.dateLink(to, e.MTime) // somebody else may have made it
+	same := false
+	err := to.in(func(root *os.Root) error {
+		old, err := root.Readlink(to.name)
+		if same = err == nil && old == e.Target; same {
+			return nil
+		}
+		return placeLink(root, to.name, e.Target)
+	})
+	if err == nil {
+		err = rc.dateLink(to, e.MTime)
+	}
+	if same { // somebody else may have made it
 		return nil
 	}
-	if err := placeLink(to, e); err != nil {
-		return err
-	}
-	return rc.dateLink(to, e.MTime)
+	return err
 }
 
 // dateLink sets a link's own time, where the file system keeps one.
@@ -36,11 +44,10 @@ func (rc *receiver) dateLink(to place, at moment) error {
 	return err
 }
 
-func placeLink(to place, e entry) error {
-	root, name := to.root, to.name
+func placeLink(root *os.Root, name, target string) error {
 	info, err := root.Lstat(name)
 	if err != nil {
-		return root.Symlink(e.Target, name)
+		return root.Symlink(target, name)
 	}
 	if info.IsDir() {
 		return errors.New("a directory is in the way of a link")
@@ -48,11 +55,11 @@ func placeLink(to place, e entry) error {
 	if t := info.Mode().Type(); t != 0 && t != fs.ModeSymlink {
 		return errInTheWay
 	}
-	made := path.Join(path.Dir(name), linkPartOf(to.base()))
-	err = root.Symlink(e.Target, made)
+	made := path.Join(path.Dir(name), linkPartOf(path.Base(name)))
+	err = root.Symlink(target, made)
 	if errors.Is(err, fs.ErrExist) { // of a copy that was killed
 		if err = root.Remove(made); err == nil {
-			err = root.Symlink(e.Target, made)
+			err = root.Symlink(target, made)
 		}
 	}
 	if err != nil {

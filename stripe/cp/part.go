@@ -63,7 +63,7 @@ func openPart(dir *folder, file string, flags int) (*part, error) {
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		f, isNew, err := openOrMake(dir, name, flags)
 		switch {
-		case errors.Is(err, fs.ErrPermission) && dir.root.Chmod(dir.path+name, 0o600) == nil && time.Since(start) < lockWait:
+		case errors.Is(err, fs.ErrPermission) && dir.of(name).chmod(0o600) == nil && time.Since(start) < lockWait:
 			continue // killed between its mode and its name
 		case errors.Is(err, fs.ErrNotExist) && flags&unix.O_CREAT != 0 && !isNew && time.Since(start) < lockWait:
 			continue // it was there a moment ago; if it could not be made, the directory is gone

@@ -22,7 +22,7 @@ func folderOf(t *testing.T, root, name string) *folder {
 		t.Fatal(err)
 	}
 	var last lastFolder
-	f, err := last.of(place{r, filepath.Join(name, "file")})
+	f, err := last.of(place{r, "", filepath.Join(name, "file")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestFolderIsNotLeft(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"file", "fresh"} {
-		in := &incoming{entry: e, place: place{f.root, "in/" + name}, data: []byte("new"), dir: f.enter(), isNew: true}
+		in := &incoming{entry: e, place: place{f.root, "", "in/" + name}, data: []byte("new"), dir: f.enter(), isNew: true}
 		if err := in.store(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -81,7 +81,7 @@ func TestFolderIsNotLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := new(lastFolder).of(place{r, "in/file"}); err == nil {
+	if _, err := new(lastFolder).of(place{r, "", "in/file"}); err == nil {
 		t.Error("a directory outside is opened")
 	}
 }
@@ -92,7 +92,7 @@ func TestNoLocks(t *testing.T) {
 		var said bytes.Buffer
 		dir := t.TempDir()
 		rc := &receiver{s: newStream(&said, nil), progress: NewProgress(func(Problem) {})}
-		ended := rc.refuse(entry{ID: 1, Kind: isFile}, place{folderOf(t, dir, "").root, "file"}, unlocked(&fs.PathError{Op: "lock", Err: err}))
+		ended := rc.refuse(entry{ID: 1, Kind: isFile}, place{folderOf(t, dir, "").root, "", "file"}, unlocked(&fs.PathError{Op: "lock", Err: err}))
 		if (ended != nil) != want || want && !strings.Contains(ended.Error(), "copy to another file system") {
 			t.Errorf("%v: the copy ends with %v", err, ended)
 		}
@@ -113,7 +113,7 @@ func TestPartOfAnother(t *testing.T) {
 	}
 	var said bytes.Buffer
 	rc := &receiver{names: []string{"file"}, open: map[uint64]*incoming{}, s: newStream(&said, nil)}
-	in := &incoming{entry: entry{ID: 1, Size: 200}, place: place{folder.root, "file"}}
+	in := &incoming{entry: entry{ID: 1, Size: 200}, place: place{folder.root, "", "file"}}
 	asked := make(chan error)
 	go func() { asked <- rc.ask(in) }()
 	select {

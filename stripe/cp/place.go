@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,24 +13,38 @@ import (
 
 // place is where an entry goes.
 type place struct {
-	root *os.Root
-	name string // below root
+	root *os.Root // the destination
+	top  string   // of a source, the directory in it that a link must not lead out of; empty: there is none yet
+	name string   // below that
 }
 
-func (p place) String() string { return join(p.root.Name(), p.name) }
+func (p place) String() string { return join(join(p.root.Name(), cmp.Or(p.top, ".")), p.name) }
 
 // base is its name in its directory.
 func (p place) base() string { return path.Base(p.name) }
+
+// in does something in the directory that the name is below. It is opened for that: there may be more sources than files that a process may have open.
+func (p place) in(do func(root *os.Root) error) error {
+	if p.top == "" {
+		return do(p.root)
+	}
+	top, err := p.root.OpenRoot(p.top)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	return do(top)
+}
 
 // source is where what is offered of one goes: below the destination, and once its directory is there below that. A link in it must not lead to what is beside it.
 type source struct {
 	place
 	begun bool
-	lost  string // the last directory that could not be made, below root
+	lost  string // the last directory that could not be made
 }
 
 // at is where an entry of it goes.
-func (s *source) at(e entry) place { return place{s.root, path.Join(s.name, e.Path)} }
+func (s *source) at(e entry) place { return place{s.root, s.top, path.Join(s.name, e.Path)} }
 
 // takes reports whether an entry may come now: the first is what was named itself, and what comes later is in it.
 func (s *source) takes(e entry) bool {
@@ -49,9 +64,10 @@ func (s *source) descend() error {
 	if s.name == "." {
 		return nil
 	}
-	below, err := s.root.OpenRoot(s.name)
+	below := place{s.root, s.name, "."}
+	err := below.in(func(*os.Root) error { return nil })
 	if err == nil {
-		s.place = place{below, "."}
+		s.place = below
 	}
 	return err
 }

@@ -76,7 +76,7 @@ func runReceiver(s *stream, r request, p *Progress) error {
 func (rc *receiver) writeBelow(root *os.Root, names []string) {
 	rc.root, rc.names, rc.sources = root, names, make([]source, len(names))
 	for i, name := range names {
-		rc.sources[i].place = place{root, name}
+		rc.sources[i].place = place{root, "", name}
 	}
 }
 
@@ -84,9 +84,6 @@ func (rc *receiver) writeBelow(root *os.Root, names []string) {
 func (rc *receiver) close() {
 	rc.asking.close()
 	rc.writing.close()
-	for _, s := range rc.sources {
-		s.root.Close() // of several that have it, all but the first have nothing to do
-	}
 	rc.root.Close()
 }
 
@@ -263,34 +260,47 @@ func (rc *receiver) makeDir(to place, e entry) error {
 	if rc.isTwin(e, to) {
 		return errTwin
 	}
-	root, name := to.root, to.name
-	err := root.Mkdir(name, 0o700)
-	made := directory{place: to, mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime, fresh: err == nil}
+	made := directory{place: to, mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime}
 	if e.Mode&unix.S_ISVTX != 0 {
 		made.mode |= fs.ModeSticky
 	}
-	if err == nil && rc.named && e.Path == "" {
-		if err := root.WriteFile(path.Join(name, rc.mark), nil, 0o600); err != nil {
+	err := to.in(func(root *os.Root) (err error) {
+		mark := ""
+		if rc.named && e.Path == "" {
+			mark = rc.mark
+		}
+		made.fresh, err = makeDir(root, to.name, mark)
+		return err
+	})
+	if at := path.Join(rc.names[e.Source], e.Path); err == nil && (at != "." || rc.named) {
+		rc.dirs[at] = made
+	}
+	return err
+}
+
+// makeDir makes one, with a mark in it if one is given, or has the one that is there be written to.
+func makeDir(root *os.Root, name, mark string) (fresh bool, err error) {
+	err = root.Mkdir(name, 0o700)
+	fresh = err == nil
+	if fresh && mark != "" {
+		if err := root.WriteFile(path.Join(name, mark), nil, 0o600); err != nil {
 			_ = root.Remove(name)
-			return err
+			return fresh, err
 		}
 	}
 	if errors.Is(err, fs.ErrExist) || name == "." {
 		var info fs.FileInfo
 		if info, err = root.Stat(name); err == nil && !info.IsDir() {
-			return errors.New("is there and no directory")
+			return fresh, errors.New("is there and no directory")
 		}
 		if to, e := root.Readlink(name); err != nil && e == nil {
-			return fmt.Errorf("is a link to %s, which is not followed: it leads out of the destination, or begins with /; copy to where it leads", to)
+			return fresh, fmt.Errorf("is a link to %s, which is not followed: it leads out of the destination, or of what is copied, or begins with /; copy to where it leads", to)
 		}
 		if err == nil && info.Mode().Perm()&0o700 != 0o700 {
 			_ = root.Chmod(name, info.Mode().Perm()|0o700) // somebody else's may be open to us all the same
 		}
 	}
-	if at := path.Join(rc.names[e.Source], e.Path); err == nil && (at != "." || rc.named) {
-		rc.dirs[at] = made
-	}
-	return err
+	return fresh, err
 }
 
 // finishDirs gives directories their modes and times, inner ones first.
@@ -311,18 +321,19 @@ func (rc *receiver) finishDirs() error {
 		return nil
 	}
 	if rc.progress.Failures() == 0 {
-		_ = top.root.Remove(path.Join(top.name, rc.mark)) // in most cases there is none
+		_ = top.in(func(root *os.Root) error { return root.Remove(path.Join(top.name, rc.mark)) }) // in most cases there is none
 	}
 	return rc.finishDir(top)
 }
 
 func (rc *receiver) finishDir(d directory) error {
-	info, err := d.root.Stat(d.name)
+	var info fs.FileInfo
+	err := d.in(func(root *os.Root) (err error) { info, err = root.Stat(d.name); return err })
 	if err == nil {
 		err = setTimeOf(d.place, d.mtime) // with its mode nobody might be able to open it
 	}
 	if err == nil {
-		err = d.root.Chmod(d.name, d.mode|info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
+		err = d.chmod(d.mode | info.Mode()&fs.ModeSetgid) // that of a directory which is shared here: mkdir inherits it
 	}
 	if err == nil {
 		return nil

@@ -88,7 +88,7 @@ func (in *incoming) store() (err error) {
 	case in.adopt:
 		in.drop(true)
 		if err = setTimeOf(in.place, in.MTime); err == nil { // it has been read, which it may not be with its mode
-			err = in.root.Chmod(in.name, fs.FileMode(in.Mode))
+			err = in.chmod(fs.FileMode(in.Mode))
 		}
 		return err
 	case in.part == nil && in.isNew && create(in.dir, name, in.entry, in.data) == nil:
