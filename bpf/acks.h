@@ -24,6 +24,7 @@ struct plait_ack_route {
 	__u64 copied_at_ns; /* the last one */
 	__u64 seen_at_ns;   /* the last ACK */
 	__u64 woken_at_ns;  /* when something was last seen after which all are made, for copies may be of use again */
+	__u64 paid_until_ns; /* copies made are those of the time until then */
 	__u8 source[16]; /* of the copies */
 	__u8 destination[16];
 	__u8 next_hop[16]; /* on the quick link: a gateway, or the destination itself */

@@ -59,6 +59,7 @@ type AcksPlaitAckRoute struct {
 	CopiedAtNs      uint64
 	SeenAtNs        uint64
 	WokenAtNs       uint64
+	PaidUntilNs     uint64
 	Source          [16]uint8
 	Destination     [16]uint8
 	NextHop         [16]uint8

@@ -83,7 +83,7 @@ func (a *ackPrograms) copyTo(flow bpf.FlowKey, to bpf.AckRoute) error {
 	routes := a.Maps[bpf.AcksMapPlaitAckRoutes]
 	var before bpf.AckRoute
 	known := routes.Lookup(&flow, &before) == nil
-	to.Copies, to.CopiedAtNs, to.SeenAtNs, to.WokenAtNs = before.Copies, before.CopiedAtNs, before.SeenAtNs, before.WokenAtNs
+	to.Copies, to.CopiedAtNs, to.SeenAtNs, to.WokenAtNs, to.PaidUntilNs = before.Copies, before.CopiedAtNs, before.SeenAtNs, before.WokenAtNs, before.PaidUntilNs
 	if to.Useful = before.Useful; to.Rests == 0 {
 		to.Useful = 1
 	}

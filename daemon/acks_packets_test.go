@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -356,9 +357,12 @@ func wrongChecksum(packet []byte) bool {
 }
 
 func (a *ackPair) testCopies() {
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<13)
 	go func() {
-		_, _ = a.served.Write(data)
+		for part := range slices.Chunk(data, 1<<11) { // no faster than all ACKs are copied
+			_, _ = a.served.Write(part)
+			time.Sleep(2 * time.Millisecond)
+		}
 		a.served.Close()
 	}()
 	got, err := io.ReadAll(a.conn)

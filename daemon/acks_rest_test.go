@@ -94,3 +94,34 @@ func TestACKCopiesRest(t *testing.T) {
 		t.Errorf("after a pause %d copies of %d ACKs, want all", copies, acks)
 	}
 }
+
+// So many copies have been made of late that the next would be of the time to come: the ACKs go alone until then.
+func TestACKCopiesAreFew(t *testing.T) {
+	a := newSlowPair(t, 20*time.Millisecond, 0, nil)
+	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
+	segment := make([]byte, 3000)
+	paid := func(ahead time.Duration) {
+		r, _ := a.counted()
+		var clock unix.Timespec
+		a.must(unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
+		r.PaidUntilNs = uint64(clock.Nano() + int64(ahead))
+		a.must(a.receiver.Maps[bpf.AcksMapPlaitAckRoutes].Put(a.there, &r))
+	}
+	for _, c := range []struct {
+		ahead  time.Duration
+		copied bool
+	}{{0, true}, {time.Minute, false}, {60 * time.Millisecond, true}, {-time.Minute, true}} {
+		paid(c.ahead)
+		acks, copies, _ := a.write(segment)
+		if acks < 30 || c.copied && copies != acks || !c.copied && copies != 0 {
+			t.Errorf("paid for %v ahead: %d copies of %d ACKs; want all: %v, and 30 ACKs at the least", c.ahead, copies, acks, c.copied)
+		}
+	}
+	paid(time.Minute)
+	r, _ := a.counted()
+	r.Rests = 1
+	a.must((&ackPrograms{Collection: a.receiver}).copyTo(a.there, r)) // as the daemon does with what it knows of
+	if now, _ := a.counted(); now.PaidUntilNs != r.PaidUntilNs || now.Rests != 1 {
+		t.Errorf("after the daemon has written it: %+v, want as it was", now)
+	}
+}
