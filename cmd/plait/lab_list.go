@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -49,6 +50,19 @@ func values(cells []experiment.Cell, name string) []string {
 	return all
 }
 
+func showBounds(out io.Writer, bounds []experiment.Bound) {
+	for _, b := range bounds {
+		fmt.Fprintf(out, "bound: %s\n", b.Expect)
+		if b.When != "" {
+			fmt.Fprintf(out, "       when %s\n", b.When)
+		}
+		if over := map[string]string{"seed": "with every seed", "all": "over all points"}[b.Over]; over != "" {
+			fmt.Fprintf(out, "       %s\n", over)
+		}
+		fmt.Fprintf(out, "       because %s\n", b.Because)
+	}
+}
+
 func newLabShow() *cobra.Command {
 	var o experiment.Options
 	var text bool
@@ -59,7 +73,7 @@ func newLabShow() *cobra.Command {
 
 One of plait's own is a start for yours; its name is that of the file:
     plait lab show tcp-single --yaml | sed 's/^name: .*/name: mine/' > mine.yaml`,
-		Args:  cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeExperiment,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -94,16 +108,7 @@ One of plait's own is a start for yours; its name is that of the file:
 				}
 			}
 			fmt.Fprintf(out, "variants: %s; seeds: %d\n", strings.Join(e.Variants, " "), e.Seeds)
-			for _, b := range e.Spec.Bounds {
-				fmt.Fprintf(out, "bound: %s\n", b.Expect)
-				if b.When != "" {
-					fmt.Fprintf(out, "       when %s\n", b.When)
-				}
-				if over := map[string]string{"seed": "with every seed", "all": "over all points"}[b.Over]; over != "" {
-					fmt.Fprintf(out, "       %s\n", over)
-				}
-				fmt.Fprintf(out, "       because %s\n", b.Because)
-			}
+			showBounds(out, e.Spec.Bounds)
 			return nil
 		},
 	}

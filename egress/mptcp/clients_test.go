@@ -226,3 +226,30 @@ func TestJoinedUnheard(t *testing.T) {
 	}
 	r.wants("")
 }
+
+// A Manager started anew takes subflows as proof of what was announced, with their ids; reading everything again announces nothing again.
+func TestResync(t *testing.T) {
+	r := newRig(t, Config{})
+	r.reach(a4, b4)
+	r.open(1, "192.0.2.1:80", "198.51.100.1:1000")
+	r.announced[1] = map[uint8]netip.Addr{77: netip.MustParseAddr(a4)}
+	r.join(1, a4+":80", "198.51.100.1:1001")
+	found := []Connection{*r.connections[1], {Token: 2, Local: netip.MustParseAddrPort("192.0.2.1:9"), Remote: netip.MustParseAddrPort("198.51.100.1:80")}}
+	r.m.Resync(found, r.now)
+	r.wants("announce 192.0.2.12")
+	r.m.Resync(append(found, Connection{Token: 3, Server: true, Local: found[0].Local, Remote: netip.MustParseAddrPort("198.51.100.2:1000")}), r.now)
+	r.wants("announce 192.0.2.11, announce 192.0.2.12")
+	for token, earlier := range map[uint32]bool{1: true, 3: false} {
+		if got := r.m.byToken[token].Earlier; got != earlier {
+			t.Errorf("connection %d is older than the Manager: %v", token, got)
+		}
+	}
+	r.m.Resync(found, r.now)
+	r.wants("")
+	r.reach()
+	r.change()
+	r.wants("remove 192.0.2.11, remove 192.0.2.12, destroy 192.0.2.11")
+	if s := r.m.Status(); s.Connections != 1 || s.Refused != 0 || s.Resyncs != 3 {
+		t.Errorf("status %+v", s)
+	}
+}
