@@ -71,6 +71,26 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// offering is a sender that does as it likes: it offers entries, and sends "x" of the third.
+func offering(entries []entry) net.Conn {
+	near, far := net.Pipe()
+	go func() {
+		s := newStream(far, nil)
+		var buf []byte
+		_, _, _ = s.next(&buf)
+		for _, e := range entries {
+			_ = s.send(msgEntry, e)
+		}
+		_ = s.send(msgBegin, begin{ID: 3})
+		sendBytes(s, "x")
+		_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
+		_ = s.send(msgEnd, struct{}{})
+		_ = s.flush()
+		_, _ = io.Copy(io.Discard, far)
+	}()
+	return near
+}
+
 // Links that lead out of the destination are not followed: out of a directory that was there, or beside a new one. Nor is anything put below what is no directory, and a source is never a link: the sender has followed those.
 func TestLinksAreNotFollowed(t *testing.T) {
 	way := []entry{{ID: 1, Kind: isDir, Mode: 0o755}, {ID: 2, Path: "way", Kind: isLink, Target: "../outside"}, {ID: 3, Path: "way/in", Kind: isFile, Mode: 0o644, Size: 1}}
@@ -96,21 +116,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			near, far := net.Pipe()
-			go func() {
-				s := newStream(far, nil)
-				var buf []byte
-				_, _, _ = s.next(&buf)
-				for _, e := range c.entries {
-					_ = s.send(msgEntry, e)
-				}
-				_ = s.send(msgBegin, begin{ID: 3})
-				sendBytes(s, "x")
-				_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
-				_ = s.send(msgEnd, struct{}{})
-				_ = s.flush()
-				_, _ = io.Copy(io.Discard, far)
-			}()
+			near := offering(c.entries)
 			var problems []Problem
 			err := Pull(near, []string{"x"}, dir+"/"+c.to, Options{}, NewProgress(func(p Problem) { problems = append(problems, p) }))
 			near.Close()
@@ -150,21 +156,7 @@ func TestSourceStaysInItsDirectory(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "to/.bashrc"), "good")
 			write(t, filepath.Join(dir, "to/y/in"), "good")
-			near, far := net.Pipe()
-			go func() {
-				s := newStream(far, nil)
-				var buf []byte
-				_, _, _ = s.next(&buf)
-				for _, e := range c.entries {
-					_ = s.send(msgEntry, e)
-				}
-				_ = s.send(msgBegin, begin{ID: 3})
-				sendBytes(s, "x")
-				_ = s.send(msgDone, done{Sum: crc32.Checksum([]byte("x"), castagnoli)})
-				_ = s.send(msgEnd, struct{}{})
-				_ = s.flush()
-				_, _ = io.Copy(io.Discard, far)
-			}()
+			near := offering(c.entries)
 			err := Pull(near, []string{"x"}, dir+"/"+c.to, Options{}, NewProgress(func(Problem) {}))
 			near.Close()
 			for _, file := range []string{"to/.bashrc", "to/y/in"} {
