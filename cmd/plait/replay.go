@@ -26,7 +26,7 @@ func newReplay() *cobra.Command {
 			"they were recorded.",
 		Example: "  plait replay samples.jsonl --policy rtcp",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			newPolicy, err := congestion.New(policy)
 			if err != nil {
 				return err
@@ -41,13 +41,17 @@ func newReplay() *cobra.Command {
 			if asJSON {
 				write = printJSON
 			}
+			empty := true
 			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice, changed bool) {
+				empty = false
 				if all || changed {
 					write(w, s, c)
 				}
 			})
 			if err != nil {
 				err = fmt.Errorf("%s:%w", args[0], err)
+			} else if empty {
+				fmt.Fprintf(c.ErrOrStderr(), "%s has no samples; plait up --signal-log records them\n", args[0])
 			}
 			if written := w.Flush(); written != nil {
 				return &exit{1, fmt.Errorf("write the output: %w", errors.Join(written, err))}
