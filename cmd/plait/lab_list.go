@@ -24,7 +24,7 @@ func newLabList() *cobra.Command {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			if topologies {
 				for _, t := range experiment.Topologies() {
-					fmt.Fprintln(w, t.Name)
+					fmt.Fprintf(w, "%s\t%s\n", t.Name, t.Question)
 				}
 				return w.Flush()
 			}
