@@ -29,7 +29,7 @@
 #define WAKE_AGAIN_NS (30000000000ULL)
 #define PAUSE_NS (1000000000ULL)
 /*
- * So many copies go at once, and then one in so long: of more a window grows no sooner, but at 200 Mbit/s, say, they would be 8 Mbit/s. A thousand of 92 to 152 bytes a second are about one.
+ * So many copies go at once, and then one in so long: of more a window grows no sooner, but at 200 Mbit/s, say, they would be 8 Mbit/s. A thousand a second, of 88 to 156 bytes, are about one.
  */
 #define AT_ONCE 64
 #define EACH_NS (1000000ULL)

@@ -51,7 +51,7 @@ func (x *Experiment) Section(key string) string {
 	var b strings.Builder
 	in := false
 	for line := range strings.Lines(x.File) {
-		if strings.TrimLeft(line[:1], " #\t\n") != "" {
+		if strings.Trim(line[:1], " #-\r\n") != "" { // a list may begin where its key does
 			in = strings.HasPrefix(line, key+":")
 		}
 		if in {

@@ -169,3 +169,12 @@ func TestNoYAML(t *testing.T) {
 		}
 	}
 }
+
+func TestSection(t *testing.T) {
+	x := &Experiment{File: "name: x\n# what happens\ntimeline:\n- {at_s: 1}\n\n  # and then\n- {at_s: 2}\napps: {a: {}}\n"}
+	for key, want := range map[string]string{"timeline": "timeline:\n- {at_s: 1}\n\n  # and then\n- {at_s: 2}\n", "apps": "apps: {a: {}}\n", "links": ""} {
+		if got := x.Section(key); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+}
