@@ -21,6 +21,7 @@ func TestExperiments(t *testing.T) {
 		{"burst-clean", experiment.Options{}},
 		{"burst-slow-start", experiment.Options{Set: []string{"size=65536"}}},
 		{"exact-trace", experiment.Options{}},
+		{"exact-emulator", experiment.Options{Set: []string{"rate_mbps=100", "rtt_ms=20"}}},
 		{"exact-loss", experiment.Options{Set: []string{"pings=4000"}}},
 		{"exact-events", experiment.Options{}},
 		{"transports", experiment.Options{}},

@@ -141,17 +141,18 @@ func (p *pair) change(t *testing.T, forward, backward experiment.Direction) {
 	}
 }
 
-// This one is in real time, so a packet may be late; on a busy host many are. The best must not be, of five or of as many as it
-// takes to have one in time, up to a hundred.
+// This one is in real time, so a packet may be late, on a busy host every one. What is sought here is a wrong delay, in one
+// direction or both; how late the emulator itself is, exact-emulator tells in virtual time.
 func TestEmulatorDelays(t *testing.T) {
 	p := newPair(t)
 	delay := fixed(100, 20, 100)
 	p.change(t, delay, delay)
 	// 20 ms and the time of 1500 + 14 bytes at 100 Mbit/s, each way.
 	want := 2 * (20*ms + 1514*8*10*time.Nanosecond)
+	late := 10 * ms
 	best := time.Hour
 	sent := uint64(0)
-	for sent < 5 || best > want+ms && sent < 100 {
+	for sent < 5 || best > want+late && sent < 100 {
 		sent++
 		rtt, ok := p.roundTrip(t, 1500, time.Second)
 		if !ok {
@@ -162,8 +163,8 @@ func TestEmulatorDelays(t *testing.T) {
 		}
 		best = min(best, rtt)
 	}
-	if best > want+ms {
-		t.Errorf("best round trip %v, want %v + 1 ms at most", best, want)
+	if best > want+late {
+		t.Errorf("best round trip %v, want %v + %v at most", best, want, late)
 	}
 	stats, err := p.Stats()
 	if want := (DirectionStats{Packets: sent, Bytes: sent * 1514}); err != nil || stats["access"] != (Stats{want, want}) {
