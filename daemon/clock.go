@@ -37,9 +37,26 @@ func monotonicOffsetNs(text string) int64 {
 
 // byClock is when something was or will be, by the clock as it is now. That of a host without a battery is set minutes after boot, and what began before would have done so years ago, or in the future. As long as nobody
 // sets it the answer is the same.
-func byClock(at, now time.Time) time.Time {
-	if set := now.Add(at.Sub(now)); !at.IsZero() && set.Round(0).Sub(at.Round(0)).Abs() > time.Second { // the difference is that of the monotonic clock
-		return set
+func byClock(at, now time.Time) time.Time { return byClocks(at, now, asleep()-asleepAtStart) }
+
+// byClocks is byClock on a host that was suspended for so long since the process began: to the monotonic clock, which stands still then, that looks as if the clock had been set forward. What is still to come comes later by
+// it, because the process waits by the monotonic clock.
+func byClocks(at, now time.Time, slept time.Duration) time.Time {
+	set := now.Add(at.Sub(now)) // the difference is that of the monotonic clock
+	forward := set.Round(0).Sub(at.Round(0))
+	wasAsleep := at.Before(now) && 0 < forward && forward <= slept+time.Second
+	if at.IsZero() || forward.Abs() <= time.Second || wasAsleep {
+		return at
 	}
-	return at
+	return set
+}
+
+var asleepAtStart = asleep()
+
+// asleep is how long the host has been suspended since it booted, give or take what a time namespace adds.
+func asleep() time.Duration {
+	var boot, monotonic unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) // cannot fail with a valid clock and pointer
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic)
+	return time.Duration(boot.Nano() - monotonic.Nano())
 }

@@ -80,6 +80,24 @@ func TestByClock(t *testing.T) {
 	}
 }
 
+// The host was suspended for an hour while something lasted: it began when it did. A wait ends an hour later. That the clock was set by a day as well is not taken for sleep.
+func TestByClockAsleep(t *testing.T) {
+	now := time.Now()
+	began, until := setForward(now.Add(-time.Minute), time.Hour), setForward(now.Add(time.Minute), time.Hour)
+	if got := byClocks(began, now, time.Hour); !got.Equal(began) {
+		t.Errorf("began %v, got %v", began, got)
+	}
+	if got := byClocks(until, now, time.Hour).Round(0).Sub(now.Round(0)); got != time.Minute {
+		t.Errorf("a wait of a minute more ends in %v", got)
+	}
+	if got := now.Round(0).Sub(byClocks(setForward(now.Add(-time.Minute), 24*time.Hour), now, time.Hour).Round(0)); got != time.Minute {
+		t.Errorf("a minute ago by a clock that was set: %v ago", got)
+	}
+	if s := asleep() - asleepAtStart; s.Abs() > time.Second {
+		t.Errorf("this host was suspended for %v during the test", s)
+	}
+}
+
 // A destination was given back before the clock was set: when that was is said by the clock as it is now.
 func TestGivenBackByClock(t *testing.T) {
 	prefix, at := netip.MustParsePrefix("192.0.2.0/24"), time.Now().Add(-time.Minute)
