@@ -29,7 +29,7 @@ func (m *mortal) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err e
 	return m.UDPConn.WriteMsgUDP(b, oob, to)
 }
 
-// reaches dials with a second of patience, says a byte and returns the socket and the listener's end.
+// reaches dials with the patience of a listener and many signs of life, says a byte and returns the socket and the listener's end.
 func reaches(t *testing.T, l acceptor, conf *tls.Config) (*mortal, *opened) {
 	t.Helper()
 	must := func(err error) {
@@ -47,7 +47,7 @@ func reaches(t *testing.T, l acceptor, conf *tls.Config) (*mortal, *opened) {
 	m := &mortal{UDPConn: udp}
 	dialer := &quic.Transport{Conn: m}
 	t.Cleanup(func() { dialer.Close(); udp.Close() })
-	conn, err := dialer.Dial(t.Context(), to, conf, &quic.Config{MaxIdleTimeout: time.Second, KeepAlivePeriod: 300 * time.Millisecond})
+	conn, err := dialer.Dial(t.Context(), to, conf, &quic.Config{MaxIdleTimeout: quicIdle, KeepAlivePeriod: 300 * time.Millisecond})
 	must(err)
 	stream, err := conn.OpenStream()
 	must(err)
@@ -91,6 +91,7 @@ func TestQUICPeerDies(t *testing.T) {
 			if _, err = silentFar.Read(make([]byte, 1)); !errors.As(err, &idle) || errors.Is(err, errGone) {
 				t.Errorf("of the silent: %v", err)
 			}
+			// The living has said nothing but signs of life for longer than the patience by now.
 			if err := alive.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
