@@ -52,7 +52,7 @@ func newHosts(t testing.TB, rate string) *hosts {
 			if err == nil && strings.Count(string(out), "LOWER_UP") == 2 {
 				break
 			}
-			if time.Since(start) > 10*time.Second {
+			if time.Since(start) > 30*time.Second {
 				t.Fatalf("links of %s do not come up: %v\n%s", ns, err, out)
 			}
 		}
@@ -114,28 +114,46 @@ func random(t testing.TB, file string, n int) {
 	}
 }
 
+// share copies dir/file to dir/copy, one of them at the far host, and returns the least that one of the two links carried of it.
+func (h *hosts) share(what, dir string) (share float64) {
+	h.Helper()
+	args := []string{dir + "/file", "host:" + dir + "/copy"}
+	if what == "pull" {
+		args = []string{"host:" + dir + "/file", dir + "/copy"}
+	}
+	end, _ := h.copy(args...)
+	want, err := os.ReadFile(dir + "/file")
+	if err != nil {
+		h.Fatal(err)
+	}
+	if got, err := os.ReadFile(dir + "/copy"); err != nil || !bytes.Equal(got, want) {
+		h.Fatalf("%s: %d bytes, %v", what, len(got), err)
+	}
+	if len(end.Links) != 2 {
+		h.Fatalf("%s: %d links", what, len(end.Links))
+	}
+	share = 1
+	for _, l := range end.Links {
+		n := l.SentBytes + l.ReceivedBytes
+		h.Logf("%s: %s carried %d of %d bytes, %d of them copies", what, l.Name, n, len(want), l.CopiedBytes)
+		share = min(share, float64(n)/float64(len(want)))
+	}
+	return share
+}
+
 func TestHostCopiesOverBothLinks(t *testing.T) {
 	h := newHosts(t, "20mbit")
-	dir := t.TempDir()
-	random(t, filepath.Join(dir, "file"), 6e6)
-	want, err := os.ReadFile(filepath.Join(dir, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, args := range map[string][]string{"push": {filepath.Join(dir, "file"), "host:" + dir + "/pushed"}, "pull": {"host:" + dir + "/file", dir + "/pulled"}} {
-		end, _ := h.copy(args...)
-		if got, err := os.ReadFile(filepath.Join(dir, name+"ed")); err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
-		}
-		for _, l := range end.Links {
-			n := l.SentBytes + l.ReceivedBytes
-			t.Logf("%s: %s carried %d bytes, %d of them copies", name, l.Name, n, l.CopiedBytes)
-			if n < 6e6/4 {
-				t.Errorf("%s: %s carried %d bytes of 6 MB, less than a quarter", name, l.Name, n)
+	for _, name := range []string{"push", "pull"} {
+		var share float64
+		for _, size := range []int{6e6, 30e6} { // a busy machine may be late to use a link: then it has more time
+			dir := t.TempDir()
+			random(t, filepath.Join(dir, "file"), size)
+			if share = h.share(name, dir); share >= 0.25 {
+				break
 			}
 		}
-		if len(end.Links) != 2 {
-			t.Errorf("%s: %d links", name, len(end.Links))
+		if share < 0.25 {
+			t.Errorf("%s: a link carried less than a quarter", name)
 		}
 	}
 }
@@ -143,36 +161,53 @@ func TestHostCopiesOverBothLinks(t *testing.T) {
 // A link that cannot be used is in the last report with its reason: one that has not answered by then, and one that was lost on the way.
 func TestHostTellsLinksNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
-		bytes   int
-		how     []string      // done to n1
-		during  time.Duration // 0: done before the copy
-		carried bool
-		want    string
+		bytes  int
+		how    []string // done to n1
+		during bool     // the copy, when n1 has carried something; otherwise before
+		want   string
 	}{
-		"silent": {1000, []string{"neigh", "replace", "10.79.1.2", "lladdr", "02:00:00:00:00:01", "dev", "n1"}, 0, false, stripe.NotYet},
-		"down":   {8e6, []string{"link", "set", "n1", "down"}, time.Second, true, "the interface is down"},
+		"silent": {1000, []string{"neigh", "replace", "10.79.1.2", "lladdr", "02:00:00:00:00:01", "dev", "n1"}, false, stripe.NotYet},
+		"down":   {12e6, []string{"link", "set", "n1", "down"}, true, "the interface is down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHosts(t, "20mbit")
 			dir := t.TempDir()
 			random(t, filepath.Join(dir, "file"), c.bytes)
 			done := make(chan error, 1)
-			time.AfterFunc(c.during, func() { done <- exec.Command("ip", append([]string{"-n", h.near}, c.how...)...).Run() })
-			if c.during == 0 {
-				done <- <-done
+			do := func() { done <- exec.Command("ip", append([]string{"-n", h.near}, c.how...)...).Run() }
+			if c.during {
+				go func() { h.carries("n1", 500_000); do() }()
+			} else {
+				do()
 			}
 			end, _ := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
 			i := slices.IndexFunc(end.Links, func(l stripe.LinkStats) bool { return l.Name == "n1" })
-			if i < 0 || end.Links[i].SentBytes > 0 != c.carried || !strings.Contains(end.Links[i].Error, c.want) {
-				t.Errorf("%+v; want n1 with %q, and that it has carried: %v", end.Links, c.want, c.carried)
+			told := func(l stripe.LinkStats) bool { // on a busy machine the attempt has failed before the copy was over
+				return strings.Contains(l.Error, c.want) || c.want == stripe.NotYet && strings.HasPrefix(l.Error, "no answer ")
+			}
+			if i < 0 || end.Links[i].SentBytes > 0 != c.during || !told(end.Links[i]) {
+				t.Errorf("%+v; want n1 with %q, and that it has carried: %v", end.Links, c.want, c.during)
 			}
 			if n := slices.IndexFunc(end.Links, func(l stripe.LinkStats) bool { return l.Name == "n0" && l.Error == "" }); n < 0 {
 				t.Errorf("%+v; n0 works until the end", end.Links)
 			}
 		})
+	}
+}
+
+// carries waits, for a minute at most, until a device of the near host has sent so many bytes.
+func (h *hosts) carries(device string, bytes int) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var links []struct {
+			Stats struct{ Tx struct{ Bytes int } } `json:"stats64"`
+		}
+		out, err := exec.Command("ip", "-n", h.near, "-s", "-j", "link", "show", device).Output()
+		if err == nil && json.Unmarshal(out, &links) == nil && len(links) == 1 && links[0].Stats.Tx.Bytes >= bytes {
+			return
+		}
 	}
 }
 
@@ -185,8 +220,14 @@ func TestHostTellsFarLinksNotUsed(t *testing.T) {
 		h.run("ip", "-n", h.far, "link", "set", dev, "up")
 	}
 	dir := t.TempDir()
-	random(t, filepath.Join(dir, "file"), 4e6)
+	size := 4e6
+	random(t, filepath.Join(dir, "file"), int(size))
 	end, _ := h.copy(filepath.Join(dir, "file"), "host:"+dir+"/copy")
+	if slices.ContainsFunc(end.FarLinks, func(l stripe.LinkStats) bool { return l.Name != "apart" && float64(l.SentBytes) < size/4 }) { // a busy machine was late to use it
+		size *= 5
+		random(t, filepath.Join(dir, "file"), int(size))
+		end, _ = h.copy(filepath.Join(dir, "file"), "host:"+dir+"/again")
+	}
 	far := map[string]stripe.LinkStats{}
 	for _, l := range end.FarLinks {
 		far[l.Name] = l
@@ -195,8 +236,8 @@ func TestHostTellsFarLinksNotUsed(t *testing.T) {
 		t.Errorf("%+v; want that no link of this host has an address of the family of apart", end.FarLinks)
 	}
 	for _, name := range []string{"f0", "f1"} {
-		if l := far[name]; l.SentBytes < 4e6/4 || l.Error != "" {
-			t.Errorf("%s: %+v; want a quarter of 4 MB at least", name, l)
+		if l := far[name]; float64(l.SentBytes) < size/4 || l.Error != "" {
+			t.Errorf("%s: %+v; want a quarter of %g bytes at least", name, l, size)
 		}
 	}
 }
