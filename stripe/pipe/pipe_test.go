@@ -71,6 +71,36 @@ func TestInputFails(t *testing.T) {
 	}
 }
 
+// begun waits until a command has written what it says of itself.
+func begun(t *testing.T, file string) string {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		late := time.Since(start) > 30*time.Second
+		if text, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(text), "\n") {
+			return strings.TrimSpace(string(text))
+		}
+		if late {
+			t.Fatalf("%s is not written", filepath.Base(file))
+		}
+	}
+}
+
+// isKilled waits for the end of the process that a file names.
+func isKilled(t *testing.T, file string) {
+	t.Helper()
+	pid := begun(t, file)
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		late := time.Since(start) > 30*time.Second
+		if command, _ := os.ReadFile("/proc/" + pid + "/cmdline"); len(command) == 0 { // nor has one that nobody has waited for yet
+			return
+		}
+		if late {
+			t.Error("the command goes on")
+			return
+		}
+	}
+}
+
 // A command that has read its input and says nothing ends with the connection, and so do its children.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -78,21 +108,18 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	went := filepath.Join(t.TempDir(), "went on")
+	child := filepath.Join(t.TempDir(), "child")
 	ctx, interrupt := context.WithCancel(t.Context())
 	said, say := io.Pipe()
 	go func() {
 		_, _ = said.Read(make([]byte, 100))
 		interrupt()
 	}()
-	_, err = Run(ctx, "host", "echo begun; (sleep 1; touch '"+went+"'); true", strings.NewReader(""), say, ssh.Options{Command: []string{self}}, nil)
+	_, err = Run(ctx, "host", "sh -c 'echo $$ > "+child+"; echo begun; exec sleep 60'; true", strings.NewReader(""), say, ssh.Options{Command: []string{self}}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
-	if _, err := os.Stat(went); err == nil {
-		t.Error("the command goes on")
-	}
+	isKilled(t, child)
 }
 
 // A command outlives ssh, also if it goes on to complain: where its errors went nobody reads any more.
@@ -119,7 +146,7 @@ func TestOutlivesSSH(t *testing.T) {
 func TestFarSideIsKilled(t *testing.T) {
 	t.Parallel()
 	command, dir, _ := sshtest.Fragile(t, "")
-	final, went := filepath.Join(dir, "final"), filepath.Join(dir, "went on")
+	final, child := filepath.Join(dir, "final"), filepath.Join(dir, "child")
 	in, say := io.Pipe()
 	read, out := io.Pipe()
 	killed := make(chan error, 1)
@@ -133,7 +160,7 @@ func TestFarSideIsKilled(t *testing.T) {
 		}
 		killed <- err
 	}()
-	_, err := Run(t.Context(), "host", "(sleep 1; touch '"+went+"') & cat; touch '"+final+"'", in, out, ssh.Options{Command: command}, nil)
+	_, err := Run(t.Context(), "host", "sh -c 'echo $$ > "+child+"; exec sleep 60' & while ! [ -s "+child+" ]; do sleep 0.01; done; cat; touch '"+final+"'", in, out, ssh.Options{Command: command}, nil)
 	if err := <-killed; err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +168,10 @@ func TestFarSideIsKilled(t *testing.T) {
 		t.Error("the near side hears of nothing")
 	}
 	time.Sleep(1500 * time.Millisecond)
-	for _, file := range []string{final, went} {
-		if _, err := os.Stat(file); err == nil {
-			t.Errorf("%s is made", filepath.Base(file))
-		}
+	if _, err := os.Stat(final); err == nil {
+		t.Error("the command took its input for whole")
 	}
+	isKilled(t, child)
 }
 
 // farEnd is that of a connection.
@@ -182,9 +208,11 @@ func TestCutOff(t *testing.T) {
 	if err := far.SetReadDeadline(time.Unix(1, 0)); err != nil { // reading fails some time before the connection is known to be lost
 		t.Fatal(err)
 	}
-	final, served := filepath.Join(t.TempDir(), "final"), make(chan error)
-	go func() { served <- Serve(far, "cat; : > '"+final+"'") }()
-	time.Sleep(200 * time.Millisecond)
+	dir := t.TempDir()
+	final, started, served := filepath.Join(dir, "final"), filepath.Join(dir, "started"), make(chan error)
+	go func() { served <- Serve(far, "echo > "+started+"; cat; : > '"+final+"'") }()
+	begun(t, started)
+	time.Sleep(200 * time.Millisecond) // for cat to end, if it did
 	far.Abort()
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -201,26 +229,18 @@ func TestLeftInASession(t *testing.T) {
 	go func() {
 		served <- Serve(far, "setsid sh -c 'echo $$ > "+left+"; exec sleep 60' & while ! [ -s "+left+" ]; do sleep 0.01; done")
 	}()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(left); err == nil && len(text) > 0 {
-			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
-			break
-		}
-		if time.Since(begun) > 10*time.Second {
-			t.Fatal("nothing is left")
-		}
+	pid, err := strconv.Atoi(begun(t, left))
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	far.Abort()
 	select {
 	case err := <-served:
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second): // less than it sleeps
 		t.Error("it is waited for")
 	}
 }

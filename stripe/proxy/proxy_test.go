@@ -109,7 +109,7 @@ func start(t *testing.T) (at string, end func()) {
 		select {
 		case err := <-ended:
 			t.Log(err)
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("does not end")
 		}
 	})
@@ -177,12 +177,14 @@ func TestResetIsNoEnd(t *testing.T) {
 			from, to = target, program
 		}
 		_, _ = io.WriteString(from, "half")
-		time.AfterFunc(100*time.Millisecond, func() {
-			_ = from.(interface{ SetLinger(int) error }).SetLinger(0)
-			from.Close()
-		})
-		if got, err := io.ReadAll(to); string(got) != "half" || !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%s resets: %q, %v; want half, and a reset", reset, got, err)
+		half := make([]byte, 4)
+		if _, err := io.ReadFull(to, half); string(half) != "half" { // a reset would overtake it
+			t.Fatalf("before %s resets: %q, %v", reset, half, err)
+		}
+		_ = from.(interface{ SetLinger(int) error }).SetLinger(0)
+		from.Close()
+		if got, err := io.ReadAll(to); len(got) > 0 || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s resets: %q, %v; want a reset", reset, got, err)
 		}
 		to.Close()
 	}
@@ -192,14 +194,21 @@ func TestResetIsNoEnd(t *testing.T) {
 func TestEndsWhenFull(t *testing.T) {
 	t.Parallel()
 	at, end := start(t)
+	var programs []net.Conn
 	for range maxPrograms + 1 {
 		program, err := net.Dial("tcp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer program.Close()
+		_, _ = program.Write([]byte{socks5, 1, socksNoAuth})
+		programs = append(programs, program)
 	}
-	time.Sleep(500 * time.Millisecond) // until all are accepted
+	for i, program := range programs[:maxPrograms] { // the last one is not heard
+		if _, err := io.ReadFull(program, make([]byte, 2)); err != nil {
+			t.Fatalf("program %d of %d: %v", i, maxPrograms, err)
+		}
+	}
 	end()
 }
 

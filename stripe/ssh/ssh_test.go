@@ -212,8 +212,9 @@ func TestSSHIsAskedToEnd(t *testing.T) {
 // Ctrl-C on a terminal is for ssh, too, which may end before this process has heard of it.
 func TestSSHIsInterruptedFirst(t *testing.T) {
 	interrupted := errors.New("interrupted")
-	for _, end := range []string{"kill -INT $$", "exit 255"} { // before and after there is a connection
+	try := func(end string) error {
 		ctx, interrupt := context.WithCancelCause(t.Context())
+		defer interrupt(nil)
 		begun := filepath.Join(t.TempDir(), "begun")
 		go func() {
 			for _, err := os.Stat(begun); err != nil; _, err = os.Stat(begun) {
@@ -223,10 +224,17 @@ func TestSSHIsInterruptedFirst(t *testing.T) {
 			interrupt(interrupted)
 		}()
 		script := `[ "$0" = -T ] || exit; touch ` + begun + `; ` + end
-		if _, err := Start(ctx, "host", Options{Command: []string{"sh", "-c", script}}); !errors.Is(err, interrupted) {
+		_, err := Start(ctx, "host", Options{Command: []string{"sh", "-c", script}})
+		return err
+	}
+	for _, end := range []string{"kill -INT $$", "exit 255"} { // before and after there is a connection
+		err := try(end)
+		for tries := 1; tries < 10 && !errors.Is(err, interrupted); tries++ { // where this process has no processor for heedTime it is too late
+			err = try(end)
+		}
+		if !errors.Is(err, interrupted) {
 			t.Errorf("%s: %v", end, err)
 		}
-		interrupt(nil)
 	}
 }
 
