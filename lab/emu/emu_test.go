@@ -154,7 +154,7 @@ func TestEmulatorDelays(t *testing.T) {
 	sent := uint64(0)
 	for sent < 5 || best > want+late && sent < 100 {
 		sent++
-		rtt, ok := p.roundTrip(t, 1500, time.Second)
+		rtt, ok := p.roundTrip(t, 1500, 20*time.Second)
 		if !ok {
 			t.Fatal("a packet was lost")
 		}
@@ -206,7 +206,7 @@ func TestEmulatorBlackholeAndCarrier(t *testing.T) {
 	ask(p.Carrier("access", true))
 	// The kernel's link watch takes up to a second to start the queue again.
 	back := false
-	for range 30 {
+	for range 100 {
 		if _, back = p.roundTrip(t, 100, 100*ms); back {
 			break
 		}

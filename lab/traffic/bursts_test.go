@@ -98,10 +98,10 @@ func TestLedgerWithoutBursts(t *testing.T) {
 
 // Where an open loop cannot write, the bursts that would have followed are late, too.
 func TestOpenLoopBlocked(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 95*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 950*time.Millisecond)
 	defer cancel()
 	l := newLedger(100)
-	r := &run{app: &experiment.App{Count: 25, GapMs: 10, OpenLoop: true}, clock: Clock{Origin: time.Now()}, stop: 95 * time.Millisecond}
+	r := &run{app: &experiment.App{Count: 25, GapMs: 100, OpenLoop: true}, clock: Clock{Origin: time.Now()}, stop: 950 * time.Millisecond}
 	written := 0
 	err := r.runBursts(ctx, l, func(int64) error {
 		if written++; written <= 3 {
@@ -111,7 +111,7 @@ func TestOpenLoopBlocked(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}, nil)
-	if first := l.due[0]; err == nil || len(l.due) != 1+int((r.stop-first)/(10*time.Millisecond)) {
+	if first := l.due[0]; err == nil || len(l.due) != 1+int((r.stop-first)/(100*time.Millisecond)) {
 		t.Fatalf("%d bursts were due until %v, the first at %v, %v", len(l.due), r.stop, first, err)
 	}
 	out := &Outcome{Metrics: map[string]float64{}}

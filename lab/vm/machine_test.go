@@ -64,7 +64,7 @@ func TestResumeEnds(t *testing.T) {
 		"agent panics":  {`echo "panic: no such link" >&4; echo "Kernel panic - not syncing" >&4; exit`, true, "panic: no such link"},
 		"kernel panics": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exit`, true, "Fatal exception"},
 		"goes on after": {`echo "[ 1.2] Kernel panic - not syncing: Fatal exception" >&4; exec sleep 60`, true, "Fatal exception"},
-		"hangs":         {`exec sleep 60`, true, "ms, in which the emulator computed for 0s and otherwise slept"},
+		"hangs":         {`exec sleep 60`, true, "and otherwise slept"},
 		"loops":         {`while :; do :; done`, true, "it said nothing for "},
 		"emulator ends": {`echo "cannot set up guest memory" >&2; exit 1`, false, "cannot set up guest memory"},
 	} {
@@ -74,7 +74,7 @@ func TestResumeEnds(t *testing.T) {
 			if name == "hangs" || name == "loops" {
 				maxSilence = 100 * time.Millisecond
 			}
-			lastWordsTime = 100 * time.Millisecond
+			lastWordsTime = time.Second
 			err := Resume(t.Context(), "", nil, Options{}, func([]byte) {})
 			var crash *Crash
 			if err == nil || errors.As(err, &crash) != test.crash || !strings.Contains(err.Error(), test.want) {
