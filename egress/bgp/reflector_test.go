@@ -196,13 +196,14 @@ func (w *watcher) take(e Event) {
 func (w *watcher) until(what string, is func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		late := time.Now().After(end) // before it looks, or a pause of the test fails it
 		w.mu.Lock()
 		ok := is()
 		w.mu.Unlock()
 		if ok {
 			return
 		}
-		if time.Now().After(end) {
+		if late {
 			w.t.Fatalf("waited %s for %s; routes %v, happened %v, sessions %+v", patience, what, w.prefixes(), w.happened, w.speaker.Sessions())
 		}
 	}
