@@ -101,8 +101,12 @@ func (s *screen) said() string {
 // shows waits until a text is written.
 func (s *screen) shows(text string) {
 	s.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(s.said(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		late := time.Now().After(end) // before it looks, or a pause of the test fails it
+		if strings.Contains(s.said(), text) {
+			return
+		}
+		if late {
 			s.Fatalf("got %q, want %q in it", s.said(), text)
 		}
 	}
