@@ -146,7 +146,7 @@ func TestExcessIsClosed(t *testing.T) {
 			w.reach(1, 2)
 			s, _ := w.serve()
 			w.listen("tcp", "[::]:80")
-			d := w.fetch(address, 10_000_000, true)
+			d := w.fetch(address, -9_000_000, true)
 			w.subflows(s, 3)
 			s.mu.Lock()
 			s.manager.config.MaxSubflows = 1
@@ -167,7 +167,7 @@ func TestCommands(t *testing.T) {
 			w.reach(1)
 			s, _ := w.serve()
 			w.listen("tcp", "[::]:80")
-			d := w.fetch(address, 10_000_000, true)
+			d := w.fetch(address, -9_000_000, true)
 			w.subflows(s, 2)
 			c := w.inventory().connections[0]
 			second := c.Subflows[1]
@@ -255,7 +255,7 @@ func TestRelease(t *testing.T) {
 			w.reachExactly(ExitAddress{Addr: exitAddr(1, at.Is6())}, ExitAddress{Addr: exitAddr(2, at.Is6())}, ExitAddress{Addr: at, Backup: true})
 			s, stop := w.serve()
 			w.listen("tcp", "[::]:80")
-			d := w.fetch(address, 10_000_000, true)
+			d := w.fetch(address, -9_000_000, true)
 			w.subflows(s, 3)
 			d.more(1_000_000)
 			stop()
@@ -275,7 +275,7 @@ func TestPlainClient(t *testing.T) {
 	w.reach(1)
 	s, _ := w.serve()
 	w.listen("tcp", "[::]:80")
-	plain, multi := w.fetch("10.77.0.2:80", 5_000_000, false), w.fetch("10.77.0.2:80", 5_000_000, true)
+	plain, multi := w.fetch("10.77.0.2:80", -5_000_000, false), w.fetch("10.77.0.2:80", -5_000_000, true)
 	w.subflows(s, 2)
 	if yes, err := plain.conn.MultipathTCP(); yes || err != nil {
 		t.Errorf("the plain client has MPTCP: %v, %v", yes, err)
