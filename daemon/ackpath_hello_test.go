@@ -32,8 +32,8 @@ func TestAckReceiverMany(t *testing.T) {
 			every = ackLookEvery
 		}
 		r.look(at)
-		_ = receiver.SetReadDeadline(time.Now().Add(time.Millisecond)) // what was sent is there
 		for {
+			_ = receiver.SetReadDeadline(time.Now().Add(time.Millisecond)) // what was sent is there
 			n, from, err := receiver.ReadFromUDPAddrPort(b)
 			if err != nil {
 				break

@@ -29,7 +29,7 @@ func TestAckpathMany(t *testing.T) {
 		return copied >= many*3/4
 	})
 	client.kill()
-	a.eventually(time.Second, "the receiver is killed: none of its programs is attached", func() bool { return !strings.Contains(a.attached(), "client") })
+	a.eventually(20*time.Second, "the receiver is killed: none of its programs is attached", func() bool { return !strings.Contains(a.attached(), "client") })
 	goesOn("the receiver is killed")
 	server.kill()
 	goesOn("the sender is killed")

@@ -373,7 +373,7 @@ func (a *ackPair) testCopies() {
 	var r bpf.AckRoute
 	var l bpf.AckLead
 	defer func() { a.Logf("%d copies sent; %+v", r.Copies, l) }()
-	a.eventually(5*time.Second, "every native ACK has its copy", func() bool {
+	a.eventually(20*time.Second, "every native ACK has its copy", func() bool {
 		r, l = a.counted()
 		return r.Copies >= 10 && l.Copies == r.Copies && uint64(l.Natives) == r.Copies
 	})
@@ -448,8 +448,9 @@ func TestACKCopiesFiltered(t *testing.T) {
 // Copies are given to the socket in slow start, and after that as its congestion control wants; what it is not given is timed.
 func TestACKCopiesClosedOut(t *testing.T) {
 	const slow = 40 * time.Millisecond
-	a := newSlowPair(t, slow, 0, nil)
-	h := a.host
+	h, far := newSlowLink(t, slow, 0, nil)
+	far.patient("10.9.0.1", "slow") // what is sent again for a late ACK is the end of slow start
+	a := newAckPair(h, far, "44")
 	go func() { _, _ = io.Copy(io.Discard, a.conn) }()
 	write := func() (l bpf.AckLead) {
 		_, before := a.counted()

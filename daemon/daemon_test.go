@@ -152,7 +152,7 @@ func TestForgets(t *testing.T) {
 		policy, _ := h.wanted(p, c.server.LocalAddr().String())
 		return policy != ""
 	}
-	h.eventually(5*time.Second, "the daemon knows all senders", func() bool {
+	h.eventually(20*time.Second, "the daemon knows all senders", func() bool {
 		for _, c := range all {
 			h.must(transfer(c, 1000))
 		}
@@ -164,7 +164,7 @@ func TestForgets(t *testing.T) {
 	raw, err := leaves.server.SyscallConn()
 	h.must(err)
 	h.must(chosen(otherChoice)("", "", raw))
-	h.eventually(5*time.Second, "the daemon knows none of them", func() bool { return !slices.ContainsFunc(all, known) })
+	h.eventually(20*time.Second, "the daemon knows none of them", func() bool { return !slices.ContainsFunc(all, known) })
 	h.reload(p, takeAll)
 	h.uses("which left", leaves, bpf.Name, otherChoice)
 }
@@ -269,7 +269,7 @@ func TestKilled(t *testing.T) {
 	}
 	h.uses("new, after the kill", h.connect(0, ""), systemDefault, systemDefault)
 	// The last heartbeat may be as old as beatEvery when the daemon dies, or older on a busy host, so connections leave a little before stale is over.
-	h.eventually(stale+2*time.Second, "all senders are back on "+systemDefault, func() bool {
+	h.eventually(stale+20*time.Second, "all senders are back on "+systemDefault, func() bool {
 		return !slices.ContainsFunc(pairs, func(c pair) bool { _, server := h.congestion(c); return server != systemDefault })
 	})
 	silent := time.Duration(monotonicNs() - beat)
@@ -467,7 +467,7 @@ func TestOtherNamespace(t *testing.T) {
 	h.uses("of another namespace, after down", c, systemDefault, systemDefault)
 	h.uses("of one without a name, after down", lost, bpf.Name, bpf.Name)
 	at := 0
-	h.eventually(stale+2*time.Second, "the sender is back on "+systemDefault, func() bool {
+	h.eventually(stale+20*time.Second, "the sender is back on "+systemDefault, func() bool {
 		h.must(send(lost.server, at, 1000))
 		h.must(receive(lost.client, at, 1000))
 		at += 1000

@@ -36,7 +36,7 @@ func TestRecord(t *testing.T) {
 		h.must(err)
 		defer c.close()
 		h.must(transfer(c, 1<<20))
-		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20 && s.Acked == s.Next })
+		h.eventually(20*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20 && s.Acked == s.Next })
 		pairs = append(pairs, c)
 	}
 	network := netip.MustParsePrefix("2001:db8:c::/48")
@@ -65,7 +65,7 @@ func TestRecord(t *testing.T) {
 		time.Sleep(2 * recordEvery)
 	}
 	for _, c := range pairs {
-		h.eventually(5*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20+sent && s.Acked == s.Next })
+		h.eventually(20*time.Second, "everything is acknowledged", func() bool { s, _ := f.stats(endsOfServer(c)); return s.AckedBytes >= 1<<20+sent && s.Acked == s.Next })
 	}
 	stop()
 	if err := <-recorded; !errors.Is(err, context.Canceled) {

@@ -381,7 +381,7 @@ func TestOneHasExits(t *testing.T) {
 	s.in(func() error { _, err = Cleanup(other, true); return nil })
 	refused("plait down of another", err)
 	p.kill()
-	s.eventually(5*time.Second, "the helper has ended, too, and plait down works", func() bool {
+	s.eventually(20*time.Second, "the helper has ended, too, and plait down works", func() bool {
 		s.in(func() error { _, err = Cleanup(other, true); return nil })
 		return err == nil
 	})

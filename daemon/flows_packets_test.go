@@ -402,7 +402,7 @@ func TestFlowsInTunnels(t *testing.T) {
 				for _, n := range []int{5000, 1 << 20, 5000} { // no ACK of the last data is followed by data
 					total += uint64(n)
 					h.must(transfer(c, n))
-					h.eventually(5*time.Second, fmt.Sprintf("%d bytes are counted as acknowledged", total), func() bool {
+					h.eventually(20*time.Second, fmt.Sprintf("%d bytes are counted as acknowledged", total), func() bool {
 						s, _ := f.stats(ends)
 						return s.AckedBytes == total
 					})
@@ -426,7 +426,7 @@ func TestFlowsCountFromNow(t *testing.T) {
 	f := h.watches("net0", flow4.from.Addr())
 	h.must(transfer(c, 1000))
 	ends := endsOfServer(c)
-	h.eventually(5*time.Second, "1000 bytes in one segment are counted", func() bool {
+	h.eventually(20*time.Second, "1000 bytes in one segment are counted", func() bool {
 		s, _ := f.stats(ends)
 		return s.AckedBytes == 1000 && s.SentSegments == 1
 	})
@@ -441,7 +441,7 @@ func TestFlowHearsTheImpossible(t *testing.T) {
 	defer c.close()
 	h.must(transfer(c, 10_000))
 	ends := endsOfServer(c)
-	h.eventually(5*time.Second, "10,000 bytes are acknowledged", func() bool { s, _ := f.stats(ends); return s.AckedBytes == 10_000 })
+	h.eventually(20*time.Second, "10,000 bytes are acknowledged", func() bool { s, _ := f.stats(ends); return s.AckedBytes == 10_000 })
 	s, _ := f.stats(ends)
 	peer.in(func() error {
 		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
@@ -451,9 +451,9 @@ func TestFlowHearsTheImpossible(t *testing.T) {
 		defer unix.Close(raw)
 		return unix.Sendto(raw, tcpACK(ends.Remote, ends.Local, s.Acked+1<<30, 1), 0, &unix.SockaddrInet4{Addr: ends.Local.Addr().As4()})
 	})
-	h.eventually(5*time.Second, "the ACK is heard", func() bool { s, _ := f.stats(ends); return s.Acked != s.Next })
+	h.eventually(20*time.Second, "the ACK is heard", func() bool { s, _ := f.stats(ends); return s.Acked != s.Next })
 	h.must(transfer(c, 1<<20))
-	h.eventually(5*time.Second, "all is acknowledged", func() bool {
+	h.eventually(20*time.Second, "all is acknowledged", func() bool {
 		s, _ = f.stats(ends)
 		return s.AckedBytes == 10_000+1<<20 && s.Acked == s.Next && s.UnansweredAtNs == 0
 	})

@@ -28,7 +28,7 @@ func sticking(t *testing.T) (h, peer *host, f *flows, c pair, ends mptcp.Ends) {
 	_, err = c.server.Write(make([]byte, 1000))
 	h.must(err)
 	ends = endsOfServer(c)
-	h.eventually(5*time.Second, "the flow is known", func() bool { s, ok := f.stats(ends); return ok && s.Acked == s.Next && s.SrttUs != 0 })
+	h.eventually(20*time.Second, "the flow is known", func() bool { s, ok := f.stats(ends); return ok && s.Acked == s.Next && s.SrttUs != 0 })
 	return h, peer, f, c, ends
 }
 
@@ -49,7 +49,7 @@ func (h *host) sendsBehind(peer *host, f *flows, c pair, ends mptcp.Ends) link.L
 func TestFlowSticks(t *testing.T) {
 	h, peer, f, c, ends := sticking(t)
 	loss := h.sendsBehind(peer, f, c, ends)
-	h.eventually(5*time.Second, "it sticks", func() bool { s, _ := f.stats(ends); return s.StuckAtNs != 0 })
+	h.eventually(20*time.Second, "it sticks", func() bool { s, _ := f.stats(ends); return s.StuckAtNs != 0 })
 	if e, err := f.read(); err != nil || e != (flowEvent{ends, bpf.FlowStuck}) {
 		t.Errorf("%+v, %v: want that %v sticks", e, err, ends)
 	}
@@ -69,7 +69,7 @@ func TestFlowSticks(t *testing.T) {
 		t.Errorf("where another exit loses as well the verdict closes %v", lost)
 	}
 	h.must(loss.Close())
-	h.eventually(5*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.Acked == s.Next && s.StuckAtNs == 0 && s.FirstAtNs == 0 })
+	h.eventually(20*time.Second, "all has arrived", func() bool { s, _ := f.stats(ends); return s.Acked == s.Next && s.StuckAtNs == 0 && s.FirstAtNs == 0 })
 }
 
 // One does not whose connection waits for a byte that another flow was given.
@@ -85,7 +85,7 @@ func TestFlowWithoutTheByteSticksNot(t *testing.T) {
 	other()
 	loss := h.sendsBehind(peer, f, c, ends)
 	const long = uint64(300 * time.Millisecond)
-	h.eventually(5*time.Second, "the byte is long missing", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
+	h.eventually(20*time.Second, "the byte is long missing", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
 	if s.DoubtedAtNs != 0 || s.StuckAtNs != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -96,7 +96,7 @@ func TestFlowWithoutTheByteSticksNot(t *testing.T) {
 func TestFlowOfADownloadSticksNot(t *testing.T) {
 	h, peer, f, c, ends := sticking(t)
 	go func() { _, _ = c.server.Write(make([]byte, 12<<20)) }() // 5 s
-	h.eventually(5*time.Second, "data has waited for long", func() bool {
+	h.eventually(20*time.Second, "data has waited for long", func() bool {
 		s, _ := f.stats(ends)
 		var one bpf.FlowsConnection
 		h.must(f.Maps[bpf.FlowsMapPlaitConnections].Lookup(s.Token, &one))
@@ -105,7 +105,7 @@ func TestFlowOfADownloadSticksNot(t *testing.T) {
 	s, _ := f.stats(ends)
 	loss := peer.loses("in", s.Next+200_000, 1500)
 	const long = uint64(300 * time.Millisecond)
-	h.eventually(5*time.Second, "a packet is long missing", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
+	h.eventually(20*time.Second, "a packet is long missing", func() bool { s, _ = f.stats(ends); return s.FirstAtNs != 0 && monotonicNs() > s.FirstAtNs+long })
 	if s.DoubtedAtNs != 0 || s.StuckAtNs != 0 {
 		t.Errorf("%+v", s)
 	}

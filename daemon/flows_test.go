@@ -291,7 +291,7 @@ func TestFlowWaits(t *testing.T) {
 			if _, err = c.server.Write(make([]byte, 5000)); err != nil {
 				t.Fatal(err)
 			}
-			h.eventually(5*time.Second, "the flow is known", func() bool { _, known := f.stats(ends); return known })
+			h.eventually(20*time.Second, "the flow is known", func() bool { _, known := f.stats(ends); return known })
 			if s, _ := f.stats(ends); s.WaitingAtNs != 0 || (s.Token != 0) != h.multipath {
 				t.Errorf("after 5000 bytes: %+v", s)
 			}
@@ -470,7 +470,7 @@ func TestFlowOfBigSegments(t *testing.T) {
 		total += bytes
 		return h.counter("Ip6OutRequests")-before < bytes/(64<<10)
 	})
-	h.eventually(5*time.Second, "all is counted as acknowledged", func() bool {
+	h.eventually(20*time.Second, "all is counted as acknowledged", func() bool {
 		s, _ := f.stats(endsOfServer(c))
 		return s.AckedBytes == total && s.SentSegments >= uint32(total/1500)
 	})

@@ -63,7 +63,7 @@ func TestHelperHangs(t *testing.T) {
 	d := h.inside(takeAll, new(bytes.Buffer))
 	helper, err := startHelper(nil, d.kernel.Programs[passProgram], false)
 	h.must(err)
-	d.kernel.helper, helper.patience = helper, 3*time.Second
+	d.kernel.helper, helper.patience = helper, 6*time.Second
 	h.must(d.Reload())
 	h.must(helper.cmd.Process.Signal(syscall.SIGSTOP))
 	reloaded := make(chan error, 1)
@@ -71,12 +71,12 @@ func TestHelperHangs(t *testing.T) {
 	time.Sleep(helper.patience - beatEvery/2)
 	var c bpf.Control
 	h.must(d.kernel.Variables["plait_daemon"].Get(&c))
-	if silent := time.Duration(monotonicNs() - c.HeartbeatNs); silent > helper.patience/2 {
+	if silent := time.Duration(monotonicNs() - c.HeartbeatNs); silent > 4*time.Second { // each second, on a machine that is not busy
 		t.Errorf("no heartbeat for %v", silent)
 	}
 	select {
 	case err := <-reloaded:
-		if err == nil || !strings.Contains(err.Error(), "has said nothing for 3s, and was killed; plait ends") {
+		if err == nil || !strings.Contains(err.Error(), "has said nothing for 6s, and was killed; plait ends") {
 			t.Errorf("reload: %v, want that the helper hangs", err)
 		}
 	case <-time.After(2 * helper.patience):

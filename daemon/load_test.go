@@ -251,7 +251,7 @@ func TestComeAndGo(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	h.eventually(5*time.Second, "there are choices to forget", func() bool { return h.entries("plait_choices") > 0 })
+	h.eventually(20*time.Second, "there are choices to forget", func() bool { return h.entries("plait_choices") > 0 })
 	for _, e := range slow {
 		h.must(e.close())
 	}

@@ -121,7 +121,7 @@ func TestBurstsStayCounted(t *testing.T) {
 		return n
 	}
 	h.must(transfer(h.connect(0, ""), 1000))
-	h.eventually(time.Second, "the burst is counted", func() bool { return counted() == 1 })
+	h.eventually(20*time.Second, "the burst is counted", func() bool { return counted() == 1 })
 	h.must(d.kernel.clearLatencies())
 	if n, known := counted(), len(d.Status().Prefixes); n != 1 || known != 0 {
 		t.Errorf("%d destinations are known and %d bursts counted, want 0 and 1", known, n)

@@ -14,7 +14,7 @@ func TestObserve(t *testing.T) {
 	c := h.connect(0, "")
 	h.transfers("observed", c)
 	h.uses("observed", c, systemDefault, systemDefault)
-	h.eventually(5*time.Second, "the sender is in the daemon's memory, with what would be done", func() bool {
+	h.eventually(20*time.Second, "the sender is in the daemon's memory, with what would be done", func() bool {
 		return slices.ContainsFunc(h.status(p).Sockets, func(s SocketStatus) bool {
 			return s.Local.String() == c.server.LocalAddr().String() && s.Algorithm == systemDefault && s.Wanted == "scalable"
 		})

@@ -118,7 +118,7 @@ func (s *switching) handshakeUs() uint32 {
 func (r *resuming) over(s *switching) {
 	r.Helper()
 	s.settles()
-	r.eventually(5*time.Second, "no burst is on the way", func() bool { return r.known().Bursting == 0 })
+	r.eventually(20*time.Second, "no burst is on the way", func() bool { return r.known().Bursting == 0 })
 }
 
 // learns has a connection send bursts until one has left word; where its handshake took too long for that, it is told how long one takes.
@@ -227,7 +227,7 @@ func TestSharesPath(t *testing.T) {
 	p := r.knows(func(p *knownPath) { p.Bursting, p.BegunNs = 3, uint64(monotonicNs()) })
 	s := r.resumes("while three others have a burst on the way", aBurst, p.CapacityBps/2/4)
 	s.settles()
-	r.eventually(5*time.Second, "it is over", func() bool { return r.known().Bursting == 3 })
+	r.eventually(20*time.Second, "it is over", func() bool { return r.known().Bursting == 3 })
 	if got := r.known().Delivered - p.Delivered; got < 42 {
 		t.Errorf("%d packets count as delivered, want those of 60 KiB", got)
 	}
@@ -235,7 +235,7 @@ func TestSharesPath(t *testing.T) {
 	r.sends(s, aBurst)
 	r.must(s.server.SetLinger(0))
 	s.server.Close()
-	r.eventually(5*time.Second, "one that is reset counts no more", func() bool { return r.known().Bursting == 3 })
+	r.eventually(20*time.Second, "one that is reset counts no more", func() bool { return r.known().Bursting == 3 })
 	for what, change := range map[string]func(p *knownPath){
 		"never ended":            func(p *knownPath) { p.Bursting, p.BegunNs = 3, uint64(monotonicNs())-11e9 },
 		"ended in another entry": func(p *knownPath) { p.Bursting = -2 },

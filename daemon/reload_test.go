@@ -154,7 +154,7 @@ func TestAskedOutlivesRule(t *testing.T) {
 	c := h.connect(portNew, bpf.Name)
 	follow := func(policy string) {
 		t.Helper()
-		h.eventually(5*time.Second, "the daemon has it under "+policy, func() bool {
+		h.eventually(20*time.Second, "the daemon has it under "+policy, func() bool {
 			h.must(transfer(c, 1000))
 			now, _ := h.wanted(p, c.server.LocalAddr().String())
 			return now == policy
@@ -263,7 +263,7 @@ func TestRulesInStatus(t *testing.T) {
 		h.sends(c, 0)
 	}
 	got := map[string]string{}
-	h.eventually(5*time.Second, "the daemon has heard of all three", func() bool {
+	h.eventually(20*time.Second, "the daemon has heard of all three", func() bool {
 		for _, s := range h.status(p).Sockets {
 			if _, server := want[s.Local.String()]; server {
 				got[s.Local.String()] = s.Rule

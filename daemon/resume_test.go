@@ -26,7 +26,7 @@ func TestStandsStill(t *testing.T) {
 	h.must(p.cmd.Process.Signal(syscall.SIGCONT))
 	h.eventually(2*stale, "the sender is taken again", uses(bpf.Name))
 	quiet()
-	h.eventually(stale, "both ends of the one made meanwhile are taken", func() bool { // sockets are taken one after the other
+	h.eventually(20*time.Second, "both ends of the one made meanwhile are taken", func() bool { // sockets are taken one after the other
 		client, server := h.congestion(meanwhile)
 		return client == bpf.Name && server == bpf.Name
 	})

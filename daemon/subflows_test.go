@@ -76,7 +76,7 @@ func TestSubflowsKeepCallbacks(t *testing.T) {
 	}
 	h.eventually(10*time.Second, "a subflow is taken", func() bool { count(); return h.status(p).Counters["attached"] > 0 })
 	before := count()
-	h.eventually(5*time.Second, "the other program is called", func() bool { return count() > before })
+	h.eventually(20*time.Second, "the other program is called", func() bool { return count() > before })
 }
 
 // Bursts of held-out subflows nobody sees begin, so those of managed ones would be compared with other connections.

@@ -34,7 +34,8 @@ func (h *host) distant(loses func(near *os.File, packet []byte) bool) *host {
 type switching struct {
 	*host
 	pair
-	kernel *kernel
+	clientNS string
+	kernel   *kernel
 }
 
 // newSwitching begins with an algorithm. loses is asked about each packet with data that the server sends; late has it come all the same, 60 ms later than others.
@@ -53,7 +54,7 @@ func newSwitching(t *testing.T, algorithm string, loses func(sequence uint32, la
 	h.must(err)
 	spec, linked, err := bpf.Load()
 	h.must(err)
-	s := &switching{host: h}
+	s := &switching{host: h, clientNS: client.ns}
 	h.in(func() (err error) {
 		s.kernel, err = loadKernel(spec, linked, bpf.Control{HeartbeatNs: monotonicNs(), StaleNs: uint64(time.Hour), SampleNs: uint64(time.Second), Fallback: name, Cgroup: cgroup})
 		return err
@@ -61,14 +62,24 @@ func newSwitching(t *testing.T, algorithm string, loses func(sequence uint32, la
 	h.Cleanup(func() { s.kernel.Close() })
 	s.to(algorithm)
 	h.in(func() error { return s.kernel.engage(h.cgroup) })
-	s.pair, err = h.connectTo("10.3.0.1", 0, client.ns, "")
-	h.must(err)
-	h.Cleanup(func() {
-		h.must(errors.Join(s.server.SetLinger(0), s.client.SetLinger(0)))
-		s.close()
-	})
-	go func() { _, _ = io.Copy(io.Discard, s.client) }()
+	s.anew()
+	h.Cleanup(s.reset)
 	return s
+}
+
+// anew makes a connection.
+func (s *switching) anew() {
+	s.Helper()
+	p, err := s.connectTo("10.3.0.1", 0, s.clientNS, "")
+	s.must(err)
+	s.pair = p
+	go func() { _, _ = io.Copy(io.Discard, p.client) }()
+}
+
+func (s *switching) reset() {
+	s.Helper()
+	s.must(errors.Join(s.server.SetLinger(0), s.client.SetLinger(0)))
+	s.close()
 }
 
 // to has the connection change its algorithm at the next round trip.
@@ -174,6 +185,7 @@ func TestWestwoodUndoes(t *testing.T) {
 func TestSwitchFromBBRInProbeRTT(t *testing.T) {
 	const probes = 4
 	s := newSwitching(t, "bbr", func(uint32, func()) bool { return false })
+	s.patient("10.3.0.2", "wire") // a timeout makes the window as small
 	go func() { _ = send(s.server, 0, 1<<30) }()
 	var before uint32
 	s.eventually(40*time.Second, "it looks for the shortest round trip", func() bool {

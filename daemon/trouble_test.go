@@ -60,7 +60,7 @@ func TestUpgrade(t *testing.T) {
 			for _, c := range pairs {
 				h.uses("with the next daemon", c, bpf.Name, bpf.Name)
 			}
-			h.eventually(5*time.Second, "the next daemon has all senders", func() bool {
+			h.eventually(20*time.Second, "the next daemon has all senders", func() bool {
 				return !slices.ContainsFunc(pairs, func(c pair) bool {
 					policy, _ := h.wanted(p, c.server.LocalAddr().String())
 					return policy != "fixed:hybla"
