@@ -333,6 +333,8 @@ static __always_inline int native_heard(struct __sk_buff *skb, const struct segm
 	__sync_fetch_and_add(&l->natives, 1);
 	l->native_ack = seg->acknowledged;
 	l->native_tsval = tsval;
+	if (l->copied_tsval && (__s32)(seg->acknowledged - l->copied_ack) > 0) /* while copies are closed out more is acknowledged than two numbers can be told apart by */
+		l->copied_tsval = l->twin_awaited = 0;
 	if (l->twin_awaited && tsval == l->copied_tsval && seg->acknowledged == l->copied_ack && l->twin_awaited == 1 + has_sack(skb, seg)) {
 		l->twin_awaited = 0;
 		ahead = ahead_of(skb, &seg->key, seg->acknowledged);
