@@ -205,7 +205,6 @@ static __always_inline void measure_train(const struct tcp_sock *tp, struct plai
 	__u32 packets;
 	__u64 took_us;
 
-	s->train_measured = 0;
 	if (!s->ack_us) {
 		s->ack_us = now_us;
 		s->ack_delivered = tp->delivered;
@@ -246,6 +245,7 @@ static __always_inline void measure(struct sock *sk, struct plait_sock *s, const
 	__u64 now_us = tp->tcp_mstamp;
 
 	s->round_start = 0;
+	s->train_measured = 0; /* also where an ACK comes with what the peer sends, and acknowledges nothing new */
 	if (rs->delivered > 0 && (__s32)(rs->prior_delivered - s->round_delivered) >= 0) {
 		s->round_delivered = tp->delivered;
 		s->round_start = 1;

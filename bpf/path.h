@@ -137,7 +137,7 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 	b->capacity_Bps = b->crowd ? p->capacity_Bps : p->capacity_Bps / PATH_SHARE;
 }
 
-/* Others wait for no less: what goes as one train at once takes no share, but of a crowd. */
+/* Others wait for no less: what goes as one train at once takes no share, but of a crowd. After a timeout nobody knows whether the peer is still there: what is written then waits for an ACK. */
 static __always_inline bool path_joins(struct sock *sk, const struct plait_sock *s)
 {
 	const struct burst *b = (const struct burst *)s->private;
@@ -145,7 +145,7 @@ static __always_inline bool path_joins(struct sock *sk, const struct plait_sock 
 
 	__u32 waits = tp->write_seq - tp->snd_una;
 
-	if (b->among || tp->snd_wnd < tp->mss_cache)
+	if (b->among || tp->snd_wnd < tp->mss_cache || ca_state(sk) == TCP_CA_Loss)
 		return false;
 	return waits > BURST_TRAIN_PACKETS * tp->mss_cache || (b->crowd && waits && !only_fin(sk));
 }

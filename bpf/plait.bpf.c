@@ -409,7 +409,7 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 {
 	struct plait_sock *s = plait_sock(sk);
 	struct tcp_sock *tp = tcp_sk_mut(sk);
-	__u32 asked = tp->write_seq + tp->snd_wnd;
+	__u32 asked = tp->write_seq + tp->snd_wnd * 0x9e3779b1; /* odd: a window that is smaller by what was written would give the same sum */
 	bool anew, begins, joins;
 
 	if (!s)

@@ -59,7 +59,7 @@ struct plait_sock {
 	__u32 round_delivered;
 	__u32 prr_delivered;
 	__u32 last_una;
-	__u32 asked_to_send; /* write_seq and snd_wnd, added: whether more was written, or the peer's window is another, since sending was last tried */
+	__u32 asked_to_send; /* of write_seq and snd_wnd: whether more was written, or the peer's window is another, since sending was last tried */
 	__u32 carried;	    /* most packets in flight that arrived without a loss, in the present window of bursts */
 	__u32 carried_past; /* in the one before */
 	__u32 in_flight;    /* most in flight in this round */

@@ -66,5 +66,10 @@ func (st *state) get(in, name string) uint64 {
 func (st *state) set(in, name string, value uint64) {
 	st.Helper()
 	copy(st.field(in, name), binary.LittleEndian.AppendUint64(nil, value))
+	st.put()
+}
+
+func (st *state) put() {
+	st.Helper()
 	st.fd(func(key uint32) error { return st.kernel.Maps["plait_socks"].Put(key, st.all) })
 }
