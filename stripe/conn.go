@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -24,7 +25,8 @@ const (
 	pingIdle = 5 * time.Second
 	// pathDead is after how much silence the listener closes a path, and the dialer, which has long tried another one then, counts it as none.
 	pathDead = time.Minute
-	// desertedPatience is the least of the same when the peer has most likely died, desertedTrips how many round trips it is else: a new connection takes three or four.
+	// desertedPatience is the least of the same when the peer has most likely died, desertedTrips how many round trips it is else: a new connection takes three or four. The dialer
+	// counts by it while the peer's host refuses new connections, and only then: closed is a path also by a listener that lives, and reset by a router, and a new one may be slow.
 	desertedPatience = 2 * time.Second
 	desertedTrips    = 6
 	// unmetPatience is the same if the dialer has said nothing on the path since its hello: it gave the attempt up before the welcome came, most likely, and makes another one, which
@@ -67,6 +69,7 @@ type Conn struct {
 	onFinish func()                           // forgets the session
 	offered  bool                             // to Accept; guarded by the listener
 	failures func(far bool) map[string]string // links of this host, or the peer's, without a path, and why; at the dialer
+	refused  func() time.Duration             // for how long the peer's host has refused what had worked; it is not asked with the session locked
 
 	mu         sync.Mutex
 	out        scheduler
@@ -77,7 +80,7 @@ type Conn struct {
 	meters     map[string]*meter // by name of this host's link
 	farMeters  map[string]*meter // by name of the peer's
 	pathless   time.Time         // since when there is none that may carry anything; zero: there are
-	deserted   time.Duration     // above 0: patience, for the last one was closed by the peer's host without a farewell: its process has died, most likely
+	deserted   time.Duration     // above 0: patience, for the last one was closed by the peer's host without a farewell: its process may have died
 	local      net.Addr          // of the newest path
 	remote     net.Addr
 	err        error // why it ended, valid when done is closed
@@ -96,7 +99,8 @@ type Conn struct {
 func newConn(id [16]byte, peer PublicKey, cfg *Config) *Conn {
 	c := &Conn{id: id, peerKey: peer, patience: cfg.Patience, cfg: cfg, meters: map[string]*meter{}, farMeters: map[string]*meter{}, paths: map[uint32]*path{}, window: startWindow,
 		readable: newSignal(), writable: newSignal(), emptied: newSignal(), readDeadline: newDeadline(), writeDeadline: newDeadline(),
-		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {}}
+		done: make(chan struct{}), pathless: time.Now(), onFinish: func() {}, hear: func([]Peer) {},
+		refused: func() time.Duration { return math.MaxInt64 }} // the listener, who cannot ask, takes it that nobody is there
 	if c.patience == 0 {
 		c.patience = defaultPatience
 	}

@@ -78,7 +78,7 @@ func dial(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	}
 	d.c = newConn(id, PublicKey{}, cfg)
 	d.c.hear = d.hear
-	d.c.failures = d.failures
+	d.c.failures, d.c.refused = d.failures, d.refused
 	first, stopped := make(chan error, 1), make(chan struct{})
 	run, cancel := context.WithCancel(context.Background())
 	d.c.onFinish = cancel

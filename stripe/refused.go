@@ -26,8 +26,17 @@ type refusals struct {
 	when map[netip.AddrPort]refusal // by the peer's address
 }
 
-// refusal is when a peer's port was refused for the first and for the last time, with no silence of quicIdle between.
+// refusal is when a peer's port was refused for the first and for the last time, with no long silence between.
 type refusal struct{ first, last time.Time }
+
+// note takes in another one, which has nothing to do with what is longer ago than pause.
+func (r *refusal) note(pause time.Duration) {
+	now := time.Now()
+	if now.Sub(r.last) > pause {
+		r.first = now
+	}
+	r.last = now
+}
 
 // networkErrors are what ICMP says, as errors (icmp_err_convert in net/ipv4/icmp.c, icmpv6_err_convert() in net/ipv6/icmp.c).
 var networkErrors = map[unix.Errno]bool{unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.EHOSTDOWN: true, unix.ENONET: true,
@@ -152,16 +161,12 @@ func at(a unix.Sockaddr) netip.AddrPort {
 
 // note keeps when, and forgets all when there are too many.
 func (r *refusals) note(peer netip.AddrPort) {
-	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.when) >= maxRefused {
 		clear(r.when)
 	}
-	was, known := r.when[peer]
-	if !known || now.Sub(was.last) > quicIdle {
-		was.first = now
-	}
-	was.last = now
+	was := r.when[peer]
+	was.note(quicIdle)
 	r.when[peer] = was
 }

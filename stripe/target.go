@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"slices"
+	"syscall"
 	"time"
 )
 
@@ -30,7 +32,9 @@ type target struct {
 	failed int  // attempts, since it worked
 	small  bool // larger packets may be lost
 	err    error
-	retry  signal
+	// refused is when the peer's host said that nobody is at the address the path led to, since that worked.
+	refused refusal
+	retry   signal
 }
 
 // late says whether an attempt ended because no answer came in its time.
@@ -77,13 +81,16 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 	defer d.mu.Unlock()
 	t.err, t.works, t.small = t.blame(err), err == nil, t.small || errors.Is(err, errUnanswered)
 	if err == nil {
-		t.path, t.failed, d.wanted[p.link], d.had[between] = p, 0, true, p
+		t.path, t.failed, t.refused, d.wanted[p.link], d.had[between] = p, 0, refusal{}, true, p
 		if len(d.had) > maxPaths { // a listener may give its links one name after the other
 			maps.DeleteFunc(d.had, func(of pair, _ *path) bool { return d.targets[of] == nil })
 		}
 		return 0
 	}
 	t.failed++
+	if t.refuses(err) {
+		t.refused.note(desertedPatience)
+	}
 	switch {
 	case t.path != nil:
 		return pauseAgain
@@ -95,6 +102,33 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 		longest = pauseKnown
 	}
 	return min(longest, connectTime/2<<min(t.failed/len(t.tries), 10))
+}
+
+// refuses reports whether an attempt has ended because nobody is at the address that the pair's path led to. Its other addresses may be another host's, or a firewall's.
+func (t *target) refuses(err error) bool {
+	var at *attemptError
+	return t.path != nil && errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &at) && at.to == addrPort(t.path.wire.RemoteAddr())
+}
+
+// refused is for how long the peer's host has refused, by now, every pair that has worked: its process has died. An attempt without an answer says nothing; with QUIC
+// many have none, since Linux sends an ICMP message a second.
+func (d *dialer) refused() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var each []time.Duration
+	for _, t := range d.targets {
+		switch {
+		case t.path == nil: // it may be none that can work
+		case t.works || time.Since(t.refused.last) > desertedPatience:
+			return 0
+		default:
+			each = append(each, t.refused.last.Sub(t.refused.first))
+		}
+	}
+	if len(each) == 0 { // the links are gone
+		return 0
+	}
+	return slices.Min(each)
 }
 
 // known reports whether both links of a pair have had paths.

@@ -16,6 +16,7 @@ func (c *Conn) runWatch() {
 			return
 		case <-tick.C:
 		}
+		refused := c.refused()
 		now := time.Now()
 		var dead []*path
 		c.mu.Lock()
@@ -30,7 +31,7 @@ func (c *Conn) runWatch() {
 		}
 		c.out.weigh(now)
 		c.window = min(maxWindow, startWindow+int(bdp/maxPayload))
-		hopeless := c.hopeless(now)
+		hopeless := c.hopeless(now, refused)
 		c.mu.Unlock()
 		for _, p := range dead {
 			p.end(fmt.Errorf("silent for %v", pathDead))
@@ -41,8 +42,9 @@ func (c *Conn) runWatch() {
 	}
 }
 
-// hopeless is why the session is to end, if it is: for too long, no path may carry anything.
-func (c *Conn) hopeless(now time.Time) error {
+// hopeless is why the session is to end, if it is: for too long, no path may carry anything. For how long the peer's host
+// has refused new ones is known before the session is locked.
+func (c *Conn) hopeless(now time.Time, refused time.Duration) error {
 	spent := false
 	for _, p := range c.paths {
 		if p.carries(now) {
@@ -60,7 +62,7 @@ func (c *Conn) hopeless(now time.Time) error {
 		patience, why = min(patience, spentPatience), ErrSpent
 	case spent: // a link without a cap may come
 		why = ErrSpent
-	case c.deserted > 0:
+	case c.deserted > 0 && refused > c.deserted:
 		patience = min(patience, c.deserted)
 	}
 	if now.Sub(c.pathless) <= patience {

@@ -93,7 +93,7 @@ func newCp() *cobra.Command {
 			if json {
 				out = &cp.JSON{Out: c.OutOrStdout()}
 			}
-			return copied(job.Run(c.Context(), out))
+			return copied(job.Run(c.Context(), out), exitFailed)
 		},
 	}
 	f.add(c)
@@ -104,8 +104,8 @@ func newCp() *cobra.Command {
 	return c
 }
 
-// copied gives the outcome of a copy its status.
-func copied(err error) error {
+// copied gives the outcome of a copy, or of what goes over a connection like one, its status.
+func copied(err error, failed int) error {
 	var wrong *ssh.LinkError
 	switch {
 	case err == nil:
@@ -115,5 +115,5 @@ func copied(err error) error {
 	case errors.As(err, &wrong), errors.Is(err, ssh.ErrHost):
 		return err
 	}
-	return &exit{status: exitFailed, err: err}
+	return &exit{status: failed, err: err}
 }

@@ -40,7 +40,7 @@ func newLinks() *cobra.Command {
 			}
 			rows, err := measure.Links(c.Context(), args[0], opt)
 			if err != nil {
-				return copied(err)
+				return copied(err, exitFailed)
 			}
 			return answered(c.OutOrStdout(), asJSON, rows, listMeasured)
 		},

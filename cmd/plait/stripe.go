@@ -41,7 +41,7 @@ func newStripeProxy() *cobra.Command {
 			}
 			text := &cp.Text{Out: c.ErrOrStderr(), Named: opt.Links, FarNamed: opt.FarLinks}
 			watch := func(conn *stripe.Conn) { go text.Watch(conn) }
-			return copied(proxy.Run(c.Context(), args[0], at, opt, text.Say, watch))
+			return copied(proxy.Run(c.Context(), args[0], at, opt, text.Say, watch), exitFailed)
 		},
 	}
 	f.add(c)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
@@ -22,7 +21,8 @@ import (
 // statusUnknown is told for a command that did not end by itself, as shells do.
 const statusUnknown = 255
 
-// Run runs a shell command on a host and returns its exit status. watch, if not nil, sees the connection before any data flows.
+// Run runs a shell command on a host and returns its exit status. watch, if not nil, sees the connection before any data flows. Where ctx ends it, a write to an out that takes
+// nothing may still wait.
 func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer, opt ssh.Options, watch func(*stripe.Conn)) (status int, err error) {
 	opt.Run = command
 	conn, err := ssh.Dial(ctx, host, opt)
@@ -31,7 +31,6 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if watch != nil {
 		watch(conn.Conn)
 	}
@@ -45,7 +44,15 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 			_ = conn.CloseWrite()
 		}
 	}()
-	status, err = unpack(out, conn)
+	ended := make(chan struct{})
+	var got int
+	var failed error
+	go func() { defer close(ended); got, failed = unpack(out, conn) }()
+	select {
+	case <-ended:
+		status, err = got, failed
+	case <-ctx.Done():
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

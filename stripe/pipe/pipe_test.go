@@ -122,6 +122,39 @@ func TestInterrupted(t *testing.T) {
 	isKilled(t, child)
 }
 
+// unread is an output that nobody reads.
+type unread struct{ full chan struct{} }
+
+func (u unread) Write([]byte) (int, error) {
+	close(u.full)
+	select {}
+}
+
+// Who interrupts need not read the output before.
+func TestInterruptedUnread(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, ended := unread{make(chan struct{})}, make(chan error)
+	go func() {
+		_, err := Run(ctx, "host", "echo begun; sleep 100", strings.NewReader(""), out, ssh.Options{Command: []string{self}}, nil)
+		ended <- err
+	}()
+	<-out.full
+	interrupt()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the output to be read")
+	}
+}
+
 // A command outlives ssh, also if it goes on to complain: where its errors went nobody reads any more.
 func TestOutlivesSSH(t *testing.T) {
 	t.Parallel()
