@@ -31,9 +31,12 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 	}
 	if end >= 0 && a.agreed[end] {
 		f := Family(end)
-		s.tables[f].sweep(func(k routeKey) { s.withdraw(k) })
 		s.flushLocked()
 		s.speaker.deliver(EndOfRIB{s.reflector.Address, f})
+		if s.tables[f].stale > 0 {
+			s.stopTimer()
+			s.startTimer(lateTime, "the reflector is back, and did not tell them again")
+		}
 	}
 	return s.checkLimit()
 }

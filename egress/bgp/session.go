@@ -25,6 +25,8 @@ const (
 	provenTime = time.Minute
 	// After its return a reflector has so long to tell all routes again, until those it has not told go (RFC 4724 section 4.2).
 	staleTime = 6 * time.Minute
+	// A reflector that has just returned may not have heard of all again itself when it says that it has told all: its own neighbours have so long.
+	lateTime = 30 * time.Second
 	// Updates that are handed over at once, at most.
 	batchSize = 4096
 )
