@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress/bgp"
 )
@@ -38,6 +42,9 @@ func secret(what, file string) (string, error) {
 		return "", nil
 	}
 	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrPermission) {
+		return "", fmt.Errorf("read the %s: %w; %s", what, err, unitReads(file))
+	}
 	if err != nil {
 		return "", fmt.Errorf("read the %s: %w", what, err)
 	}
@@ -47,6 +54,29 @@ func secret(what, file string) (string, error) {
 		return "", fmt.Errorf("read the %s: %s: expected 1 to 80 bytes in its first line", what, file)
 	}
 	return line, nil
+}
+
+// unitReads is how the package's unit comes to read a file: root without special rights, who sees nothing in users' directories.
+func unitReads(file string) string {
+	return fmt.Sprintf("root must be able to read it without special rights: keep it outside /root and /home, chown root %s, chmod u+r %[1]s", file)
+}
+
+// unitCannotRead says whether that is lacking.
+func unitCannotRead(file string) bool {
+	if at, err := filepath.Abs(file); err == nil && (strings.HasPrefix(at, "/root/") || strings.HasPrefix(at, "/home/")) {
+		return true
+	}
+	var s unix.Stat_t
+	if unix.Stat(file, &s) != nil {
+		return false
+	}
+	switch {
+	case s.Uid == 0:
+		return s.Mode&0o400 == 0
+	case s.Gid == 0:
+		return s.Mode&0o040 == 0
+	}
+	return s.Mode&0o004 == 0
 }
 
 // checkSecrets says whether the files with passwords and keys of reflectors can be used: without them plait does not come up. It says nothing where there are none.
@@ -66,6 +96,9 @@ func checkSecrets(x Egress) []Check {
 		}
 		for _, file := range r.secretFiles() {
 			files++
+			if unitCannotRead(file) {
+				return []Check{{name, Warn, "the package's unit cannot read " + file, unitReads(file)}}
+			}
 			if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o004 != 0 {
 				return []Check{{name, Warn, file + " can be read by every user of this host", "chmod o= " + file}}
 			}
