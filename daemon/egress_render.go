@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -20,8 +21,15 @@ func maskedPrefix(text string) (netip.Prefix, error) {
 	return p, err
 }
 
+// prefixes are of this network: never all there is, which would have its peers believed about nothing.
 func prefixes(name string, into *[]netip.Prefix) key {
-	return parsed(name, into, "IP prefixes without bits behind their length, like 2001:db8::/32", maskedPrefix)
+	return parsed(name, into, "IP prefixes longer than /0, without bits behind their length, like 2001:db8::/32", func(text string) (netip.Prefix, error) {
+		p, err := maskedPrefix(text)
+		if err == nil && p.Bits() == 0 {
+			err = errors.New("every address")
+		}
+		return p, err
+	})
 }
 
 // addressThat parses an address that fits.
@@ -51,7 +59,7 @@ func (x *Egress) borderRouter(r *reader, n *yaml.Node) {
 	var one render.BorderRouter
 	r.mapping(n, "border_routers", []key{
 		text("name", &one.Name, wrongName),
-		address("router_id", &one.RouterID, "an IPv4 address", netip.Addr.Is4),
+		address("router_id", &one.RouterID, "an IPv4 address, not 0.0.0.0", isRouterID),
 		address("address", &one.Address, "an IPv6 address of the router", isUnicast6),
 		locator(&one.Locator),
 		text("interface", &one.Interface, wrongInterface),
@@ -118,6 +126,9 @@ func (x *Egress) checkServer(r *reader, n *yaml.Node) {
 	for _, b := range network.BorderRouters {
 		same(b.RouterID, "border router "+b.Name)
 		x.leave(r, n, b.Address, "border router "+b.Name)
+		if b.Address == x.Address {
+			r.problem(n, "egress: address: %v is of border router %s: expected one of this host alone", b.Address, b.Name)
+		}
 	}
 	if len(x.Servers) > 0 && !slices.ContainsFunc(x.Servers, func(p netip.Prefix) bool { return p.Contains(x.Address) }) {
 		r.problem(value(n, "servers"), "servers: none has address %v: the reflectors would refuse this server; expected one that has", x.Address)
@@ -151,6 +162,15 @@ func (x *Egress) checkNetwork(r *reader, n *yaml.Node) {
 	}
 }
 
+// frrSecret is a password that one line of FRR's configuration can have.
+func frrSecret(what, file string) (string, error) {
+	password, err := secret(what, file)
+	if err == nil && strings.ContainsFunc(password, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		err = fmt.Errorf("render the %s: %s: FRR takes printable ASCII characters without blanks", what, file)
+	}
+	return password, err
+}
+
 // Render makes the configuration of the network's border routers and reflectors.
 func (x Egress) Render() ([]render.Router, error) {
 	if len(x.BorderRouters) == 0 {
@@ -159,7 +179,7 @@ func (x Egress) Render() ([]render.Router, error) {
 	n := x.network()
 	var err error
 	for i, r := range x.Reflectors {
-		if n.Reflectors[i].Password, err = r.password(); err != nil {
+		if n.Reflectors[i].Password, err = frrSecret(fmt.Sprint("password for reflector ", r.Address), r.PasswordFile); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +189,7 @@ func (x Egress) Render() ([]render.Router, error) {
 		b.Peers = slices.Clone(b.Peers)
 		for j := range b.Peers {
 			p := &b.Peers[j]
-			if p.Password, err = secret(fmt.Sprintf("password for exit %s of %s", p.Exit, b.Name), p.PasswordFile); err != nil {
+			if p.Password, err = frrSecret(fmt.Sprintf("password for exit %s of %s", p.Exit, b.Name), p.PasswordFile); err != nil {
 				return nil, err
 			}
 		}

@@ -68,8 +68,16 @@ func TestRender(t *testing.T) {
 			}
 		}
 	}
-	if want := "ip -6 route replace 2001:db8:1::/48 via 2001:db8:1::fe dev eth0 table 11200"; !strings.Contains(routers[0].Kernel, want) {
+	if want := "route 6 11200 2001:db8:1::/48 via 2001:db8:1::fe\n"; !strings.Contains(routers[0].Kernel, want) {
 		t.Errorf("no %q in\n%s", want, routers[0].Kernel)
+	}
+	for _, wrong := range []string{"two words", "last blank ", "g\u00e4ste", "\ttab"} {
+		if err := os.WriteFile(password, []byte(wrong+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Egress.Render(); err == nil || !strings.Contains(err.Error(), "password for reflector 2001:db8:1::2: "+password+": FRR takes") {
+			t.Errorf("password %q: %v", wrong, err)
+		}
 	}
 	if err := os.Remove(password); err != nil {
 		t.Fatal(err)
@@ -143,6 +151,13 @@ func TestRenderMistakes(t *testing.T) {
 		"a border router's router ID on the server":        {"router_id: 192.0.2.10", "router_id: 192.0.2.11", "plait.yaml:2:3: egress: router_id: 192.0.2.11 is of border router as1: expected one of no other BGP speaker"},
 		"a border router's address for an exit":            {"addresses: 2001:db8:1::b}", "addresses: 2001:db8:1::11}", "plait.yaml:2:3: egress: exits: address 2001:db8:1::11 of exit b is border router as1's: expected one that no other host has"},
 		"a server that reflectors do not expect":           {"servers: 2001:db8:1::/64", "servers: 2001:db8:2::/64", "plait.yaml:8:12: servers: none has address 2001:db8:1::10: the reflectors would refuse this server; expected one that has"},
+		"a border router's address on the server":          {"address: 2001:db8:1::10", "address: 2001:db8:1::11", "plait.yaml:2:3: egress: address: 2001:db8:1::11 is of border router as1"},
+		"a router ID of zeros":                             {"router_id: 192.0.2.11", "router_id: 0.0.0.0", "plait.yaml:17:18: router_id: 0.0.0.0: expected an IPv4 address, not 0.0.0.0"},
+		"a way to everywhere announced":                    {"[2001:db8:1::/48, ", "[\"::/0\", 2001:db8:1::/48, ", "plait.yaml:7:14: announce: ::/0: expected IP prefixes longer than /0"},
+		"servers everywhere":                               {"servers: 2001:db8:1::/64", "servers: \"::/0\"", "plait.yaml:8:12: servers: ::/0: expected IP prefixes longer than /0"},
+		"a prefix twice":                                   {"[2001:db8:1::/48, ", "[2001:db8:1::/48, 2001:db8:1::/48, ", "plait.yaml:16:5: announce: 2001:db8:1::/48 is there twice"},
+		"a neighbour's address twice":                      {"addresses: 2001:db8:ffff::2}", "addresses: [2001:db8:ffff::2, 2001:db8:ffff::2]}", "plait.yaml:24:11: border_routers: address 2001:db8:ffff::2: it is the router's own, or there twice"},
+		"a neighbour at the router's address":              {"addresses: 2001:db8:ffff::2}", "addresses: 2001:db8:1::11}", "plait.yaml:24:11: border_routers: address 2001:db8:1::11: it is the router's own, or there twice"},
 		"no servers":                                       {"  servers: 2001:db8:1::/64\n", "", "plait.yaml:15:5: no servers"},
 		"one router ID twice":                              {"router_id: 192.0.2.11", "router_id: 192.0.2.2", "plait.yaml:16:5: border router as1: router_id 192.0.2.2 is of reflector rr already"},
 		"a name that is no directory":                      {"name: as1", "name: ../as1", "plait.yaml:16:7: border_routers: name \"../as1\""},

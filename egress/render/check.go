@@ -41,6 +41,11 @@ func (n Network) Check() error {
 			return errors.New("no servers: expected the networks content servers come to the reflectors from")
 		}
 	}
+	for i, p := range n.Announce {
+		if slices.Contains(n.Announce[:i], p) {
+			return fmt.Errorf("announce: %v is there twice: expected it once", p)
+		}
+	}
 	return n.checkTwice()
 }
 
@@ -156,7 +161,10 @@ func (n Network) CheckPeer(b BorderRouter, i int) error {
 			}
 		}
 	}
-	for _, a := range p.Addresses {
+	for i, a := range p.Addresses {
+		if a == b.Address || slices.Contains(p.Addresses[:i], a) {
+			return fmt.Errorf("address %v: it is the router's own, or there twice: expected the neighbour's, each once", a)
+		}
 		if !slices.ContainsFunc(append(slices.Clone(p.Announce), n.Announce...), func(q netip.Prefix) bool { return q.Addr().Is4() == a.Is4() }) {
 			return fmt.Errorf("address %v: announce has no prefix of its family, so the peer would be told nothing; expected one", a)
 		}

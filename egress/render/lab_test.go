@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -74,9 +75,13 @@ func TestLeaksOfTheLab(t *testing.T) {
 	}
 	n := labNetwork()
 	for _, b := range n.BorderRouters {
-		for _, leak := range []string{"route replace " + b.Locator.String() + " dev exit-", "route replace " + n.Announce[0].String() + " dev csp table "} {
-			if !strings.Contains(string(plan), leak) || !strings.Contains(n.border(b).Kernel, leak) {
-				t.Errorf("router %s: the lab or kernel.sh has no %s", b.Name, leak)
+		table := fmt.Sprint(n.Exits[n.exit(b.Peers[0].Exit)].Table)
+		for lab, here := range map[string]string{
+			"route replace " + b.Locator.String() + " dev exit-":                         "route replace " + b.Locator.String() + " dev exit-",
+			"route replace " + n.Announce[0].String() + " dev csp table " + table + "\n": "route 6 " + table + " " + n.Announce[0].String() + "\n",
+		} {
+			if !strings.Contains(string(plan), lab) || !strings.Contains(n.border(b).Kernel, here) {
+				t.Errorf("router %s: the lab has no %q, or kernel.sh no %q", b.Name, lab, here)
 			}
 		}
 	}

@@ -90,6 +90,7 @@ type family struct {
 	Match  string // of prefix-list and route-map's match
 	Bits   int
 	Own    []netip.Prefix // announced by all exits
+	AllOwn []netip.Prefix // announced by any exit
 	Inside []netip.Prefix // this network's, about which no peer is believed
 	// Targets are the route targets of the exits that have it.
 	Targets []string
@@ -113,7 +114,7 @@ func (n Network) families(peers []Peer) []family {
 	}
 	for i := range all {
 		f := &all[i]
-		f.Own, f.Inside = f.of(n.Announce), f.of(n.inside())
+		f.Own, f.AllOwn, f.Inside = f.of(n.Announce), f.of(n.own()), f.of(n.inside())
 		for _, p := range peers {
 			if slices.ContainsFunc(p.Addresses, f.has) {
 				f.Targets = append(f.Targets, n.Exits[n.exit(p.Exit)].RouteTarget)
@@ -123,26 +124,43 @@ func (n Network) families(peers []Peer) []family {
 	return all
 }
 
-// inside are the prefixes of this network: what any exit announces, what SIDs are taken from, and the routers' addresses. A peer that is believed about a SID has the packets of
-// other exits. None is in another.
-func (n Network) inside() (out []netip.Prefix) {
-	all := slices.Clone(n.Announce)
-	host := func(a netip.Addr) { all = append(all, netip.PrefixFrom(a, a.BitLen())) }
-	for _, p := range n.peers() { // of any router
-		all = append(all, p.Announce...)
-	}
+func hostOnly(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// SIDs are the prefixes that any exit's SIDs are in.
+func (n Network) SIDs() (all []netip.Prefix) {
 	for _, e := range n.Exits {
 		all = append(all, e.Locators...)
 		for _, s := range e.SIDs {
-			host(s)
+			all = append(all, hostOnly(s))
 		}
 	}
+	return outermost(all)
+}
+
+// own are the prefixes that any exit announces.
+func (n Network) own() []netip.Prefix {
+	all := slices.Clone(n.Announce)
+	for _, p := range n.peers() { // of any router
+		all = append(all, p.Announce...)
+	}
+	return outermost(all)
+}
+
+// inside are the prefixes of this network: what any exit announces, what SIDs are taken from, where servers are, and the routers' addresses. A peer that is believed about a SID has the packets of
+// other exits.
+func (n Network) inside() []netip.Prefix {
+	all := slices.Concat(n.own(), n.SIDs(), n.Servers)
 	for _, r := range n.Reflectors {
-		host(r.Address)
+		all = append(all, hostOnly(r.Address))
 	}
 	for _, b := range n.BorderRouters {
-		host(b.Address)
+		all = append(all, hostOnly(b.Address))
 	}
+	return outermost(all)
+}
+
+// outermost are those of some prefixes that are in no other.
+func outermost(all []netip.Prefix) (out []netip.Prefix) {
 	slices.SortFunc(all, netip.Prefix.Compare) // what is in another comes behind it
 	for _, p := range all {
 		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {
@@ -180,15 +198,25 @@ type exit struct {
 type exitFamily struct {
 	family
 	Neighbors []netip.Addr
-	Gateway   string // what ip route says before the device
+	Gateway   string // what ip route says of it
 }
 
 const (
+	// guardPriority is that of the first rule before the VRFs' own, 1000.
+	guardPriority = 100
+	// endPriority is behind them, and before the main table's.
+	endPriority = 2000
 	// firstPriority is that of the preferred exit's rules: behind the main table's, 32766, and the default one's.
 	firstPriority = 32800
 	// defaultPreference is FRR's local preference.
 	defaultPreference = 100
 )
+
+// Before is the priority of rule i of those that are asked before any VRF's table.
+func (n Network) Before(i int) int { return guardPriority + i }
+
+// Behind is that of the one that is asked next after it.
+func (n Network) Behind() int { return endPriority }
 
 // VRF is the name of the exit's VRF: that of an interface, so at most 15 bytes.
 func (x exit) VRF() string { return fmt.Sprint("exit-", x.Number) }
@@ -202,7 +230,7 @@ func (n Network) exits(b BorderRouter, families []family) []exit {
 			f.Own = append(slices.Clone(f.Own), f.of(p.Announce)...)
 			one := exitFamily{family: f, Neighbors: slices.DeleteFunc(slices.Clone(p.Addresses), func(a netip.Addr) bool { return !f.has(a) })}
 			if g := slices.IndexFunc(b.Gateways, f.has); g >= 0 {
-				one.Gateway = "via " + b.Gateways[g].String() + " "
+				one.Gateway = " via " + b.Gateways[g].String()
 			}
 			if len(one.Neighbors) > 0 {
 				x.Families = append(x.Families, one)

@@ -2,39 +2,99 @@
 # Border router as1 of AS 4200000000, made by plait egress render kernel: what FRR leaves to the administrator of the kernel.
 #
 #   kernel.sh up      before FRR starts, at each boot; a second time changes nothing
-#   kernel.sh down    takes it back; stop FRR first
+#   kernel.sh down    takes back what was done, by an earlier rendering too; stop FRR first
 #
 # Each exit's interface moves into a VRF: what was routed over it in the main table ends, its IPv6 addresses stay.
 set -eu
 state=/run/plait-render/as1
+status=0
 
-# keep KEY VALUE: sets a sysctl and remembers what it was.
+# problem WORDS: an exit is not as it should be; the others are made all the same.
+problem() {
+	echo "kernel.sh: $*" >&2
+	status=1
+}
+
+# undo COMMAND: is for down, which runs the last one first.
+undo() {
+	mkdir -p "$state"
+	grep -qxF "$*" "$state/undo" 2>/dev/null || echo "$*" >>"$state/undo"
+}
+
+# keep KEY VALUE: sets a sysctl.
 keep() {
 	was=$(sysctl -n "$1")
 	[ "$was" = "$2" ] && return
-	[ -e "$state/sysctl/$1" ] || { mkdir -p "$state/sysctl/${1%/*}" && echo "$was" >"$state/sysctl/$1"; }
+	undo give "$1" "$was"
 	sysctl -qw "$1=$2"
 }
 
-# give KEY: sets a sysctl back.
+# give KEY VALUE: sets a sysctl back, if what it is of is still there.
 give() {
-	[ ! -e "$state/sysctl/$1" ] || sysctl -qw "$1=$(cat "$state/sysctl/$1")"
+	[ ! -e "/proc/sys/$1" ] || sysctl -qw "$1=$2"
+}
+
+# there INTERFACE: whether it is.
+there() {
+	ip link show dev "$1" >/dev/null 2>&1
+}
+
+# master INTERFACE: what it is part of.
+master() {
+	ip -o link show dev "$1" 2>/dev/null | sed -n 's/.* master \([^ ]*\) .*/\1/p'
+}
+
+# fits VRF INTERFACE TABLE: whether the exit can be had.
+fits() {
+	of=$(master "$2")
+	if ! there "$2"; then
+		problem "no $1: there is no interface $2; once there is, run this again"
+	elif [ -n "$of" ] && [ "$of" != "$1" ]; then
+		problem "no $1: $2 is part of $of; take it out there, or run the kernel.sh down of whoever put it in"
+	elif [ -e "$state/$1" ] && [ "$(cat "$state/$1")" != "$2 $3" ]; then
+		problem "no $1: an earlier rendering has it with interface and table $(cat "$state/$1"); stop FRR, run kernel.sh down, and begin anew"
+	else
+		mkdir -p "$state" && echo "$2 $3" >"$state/$1"
+		return 0
+	fi
+	return 1
 }
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	[ -e "$state/vrf/$1" ] && ip link show dev "$1" >/dev/null 2>&1 && return
+	there "$1" && grep -qxF "ip link del dev $1" "$state/undo" 2>/dev/null && return
 	ip link add dev "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
 	}
-	mkdir -p "$state/vrf" && : >"$state/vrf/$1"
+	undo ip link del dev "$1"
 	ip link set dev "$1" up
 }
 
-# rule FAMILY TABLE PRIORITY: has what comes from inside looked up in an exit's table too, behind the main one, once.
+# join INTERFACE VRF
+join() {
+	undo leave "$1" "$2"
+	ip link set dev "$1" master "$2"
+}
+
+leave() {
+	[ "$(master "$1")" != "$2" ] || ip link set dev "$1" nomaster
+}
+
+# route FAMILY TABLE DESTINATION: the way to it by the interface into the network.
+route() {
+	family=$1 table=$2
+	shift 2
+	undo ip "-$family" route del "$@" dev bond0.10 table "$table"
+	ip "-$family" route replace "$@" dev bond0.10 table "$table"
+}
+
+# rule FAMILY PRIORITY INTERFACE ACTION: for what comes from there, once.
 rule() {
-	[ -n "$(ip "-$1" rule show priority "$3" table "$2")" ] || ip "-$1" rule add iif bond0.10 table "$2" priority "$3"
+	family=$1 priority=$2 interface=$3
+	shift 3
+	undo ip "-$family" rule del iif "$interface" "$@" priority "$priority"
+	[ -n "$(ip "-$family" rule show priority "$priority" iif "$interface")" ] || ip "-$family" rule add iif "$interface" "$@" priority "$priority"
 }
 
 up() {
@@ -47,68 +107,67 @@ up() {
 	keep net/ipv4/conf/all/rp_filter 0 # the way back of a decapsulated packet is not the way it came
 
 	# exit transit b
-	vrf exit-2 11201
-	keep net/ipv6/conf/eth2/keep_addr_on_down 1 # an interface that moves goes down and up
-	keep net/ipv4/conf/exit-2/rp_filter 0
-	ip link set dev eth2 master exit-2
-	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
-	ip -6 route replace 2001:db8:f123::/48 dev exit-2 table 11201
-	# the way of answers to servers
-	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201
-	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201
-	ip -6 route replace 2001:db8:b::/48 via 2001:db8:1::fe dev bond0.10 table 11201
-	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
-	rule 6 11201 32801
+	if fits exit-2 eth2 11201; then
+		vrf exit-2 11201
+		keep net/ipv4/conf/exit-2/rp_filter 0
+		# nobody outside has packets decapsulated, here or at another router
+		rule 6 100 exit-2 to 2001:db8:f000::/36 blackhole
+		# what this exit has no route for ends here, and does not leave by another one's in the main table
+		rule 6 2000 exit-2 unreachable
+		rule 4 2000 exit-2 unreachable
+		keep net/ipv6/conf/eth2/keep_addr_on_down 1 # an interface that moves goes down and up
+		join eth2 exit-2
+		# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
+		ip -6 route replace 2001:db8:f123::/48 dev exit-2 table 11201
+		# the way of answers to servers
+		route 6 11201 2001:db8::/32 via 2001:db8:1::fe
+		route 6 11201 2001:db8:1:2::3/128 via 2001:db8:1::fe
+		route 6 11201 2001:db8:b::/48 via 2001:db8:1::fe
+		# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
+		rule 6 32801 bond0.10 table 11201
+	fi
 
 	# exit transit a
-	vrf exit-1 11200
-	keep net/ipv6/conf/eth1/keep_addr_on_down 1 # an interface that moves goes down and up
-	keep net/ipv4/conf/exit-1/rp_filter 0
-	ip link set dev eth1 master exit-1
-	# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
-	ip -6 route replace 2001:db8:f123::/48 dev exit-1 table 11200
-	# the way of answers to servers
-	ip -6 route replace 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200
-	ip -6 route replace 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200
-	ip -4 route replace 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200
-	ip -4 route replace 203.0.113.128/25 via 192.0.2.254 dev bond0.10 table 11200
-	# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
-	rule 6 11200 32800
-	rule 4 11200 32800
+	if fits exit-1 eth1 11200; then
+		vrf exit-1 11200
+		keep net/ipv4/conf/exit-1/rp_filter 0
+		# nobody outside has packets decapsulated, here or at another router
+		rule 6 100 exit-1 to 2001:db8:f000::/36 blackhole
+		# what this exit has no route for ends here, and does not leave by another one's in the main table
+		rule 6 2000 exit-1 unreachable
+		rule 4 2000 exit-1 unreachable
+		keep net/ipv6/conf/eth1/keep_addr_on_down 1 # an interface that moves goes down and up
+		join eth1 exit-1
+		# FRR 10.3 looks the SID up inside the VRF, and without this route takes what the exit announces for unreachable
+		ip -6 route replace 2001:db8:f123::/48 dev exit-1 table 11200
+		# the way of answers to servers
+		route 6 11200 2001:db8::/32 via 2001:db8:1::fe
+		route 6 11200 2001:db8:1:2::3/128 via 2001:db8:1::fe
+		route 4 11200 198.51.100.0/24 via 192.0.2.254
+		route 4 11200 203.0.113.128/25 via 192.0.2.254
+		# the best path of everybody else, where FRR 8.4 keeps what the exit announces out of the main table
+		rule 6 32800 bond0.10 table 11200
+		rule 4 32800 bond0.10 table 11200
+	fi
 
+	for had in "$state"/exit-*; do
+		case ${had##*/} in
+		exit-2) ;;
+		exit-1) ;;
+		"exit-*") ;;
+		*) problem "${had##*/} is of an earlier rendering: stop FRR, run kernel.sh down, and begin anew" ;;
+		esac
+	done
 	mtu=$(ip -o link show dev bond0.10 | sed 's/.* mtu \([0-9]*\) .*/\1/')
 	[ "$mtu" -ge 1564 ] || echo "kernel.sh: bond0.10 has an MTU of $mtu: encapsulated packets of 1500 bytes need 1564" >&2
+	return $status
 }
 
 down() {
-	if [ -e "$state/vrf/exit-2" ]; then
-		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11201 || :
-		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11201 || :
-		ip -6 route del 2001:db8:b::/48 via 2001:db8:1::fe dev bond0.10 table 11201 || :
-		ip -6 rule del iif bond0.10 table 11201 priority 32801 || :
-		ip link set dev eth2 nomaster || :
-		ip link del dev exit-2 || : # and its routes with it
-		rm "$state/vrf/exit-2"
-	fi
-	give net/ipv6/conf/eth2/keep_addr_on_down
-	if [ -e "$state/vrf/exit-1" ]; then
-		ip -6 route del 2001:db8::/32 via 2001:db8:1::fe dev bond0.10 table 11200 || :
-		ip -6 route del 2001:db8:1:2::3/128 via 2001:db8:1::fe dev bond0.10 table 11200 || :
-		ip -6 rule del iif bond0.10 table 11200 priority 32800 || :
-		ip -4 route del 198.51.100.0/24 via 192.0.2.254 dev bond0.10 table 11200 || :
-		ip -4 route del 203.0.113.128/25 via 192.0.2.254 dev bond0.10 table 11200 || :
-		ip -4 rule del iif bond0.10 table 11200 priority 32800 || :
-		ip link set dev eth1 nomaster || :
-		ip link del dev exit-1 || : # and its routes with it
-		rm "$state/vrf/exit-1"
-	fi
-	give net/ipv6/conf/eth1/keep_addr_on_down
-	give net/ipv4/conf/all/rp_filter
-	give net/ipv4/ip_forward
-	give net/vrf/strict_mode
-	give net/ipv6/conf/bond0.10/seg6_enabled
-	give net/ipv6/conf/all/seg6_enabled
-	give net/ipv6/conf/all/forwarding
+	[ -e "$state/undo" ] || return 0
+	tac "$state/undo" | while read -r command; do
+		eval "$command" || echo "kernel.sh: it went on after: $command" >&2
+	done
 	rm -rf "$state"
 }
 
