@@ -109,7 +109,7 @@ type TrafficStatus struct {
 type RefusedStatus struct {
 	From   string `json:"from"` // an exit, "default table" or a reflector
 	Reason string `json:"reason"`
-	Routes uint64 `json:"routes"`
+	Routes uint64 `json:"routes"` // that are told now
 	Last   string `json:"last"`
 }
 
@@ -150,7 +150,9 @@ func (x *exits) sessions() (out []SessionStatus, refused []RefusedStatus) {
 		one := SessionStatus{Reflector: s.Reflector, State: s.State.String(), Since: byClock(s.Since, now), Agreed: append([]string{}, s.Agreed...), LastError: s.LastError, ErrorAt: byClock(s.ErrorAt, now), Routes: byFamily(s.Prefixes[:]), Kept: byFamily(s.Stale[:])}
 		out = append(out, one)
 		for _, r := range s.Refused {
-			refused = append(refused, RefusedStatus{"reflector " + s.Reflector.String(), r.Reason, r.Count, r.Last})
+			if r.Routes > 0 {
+				refused = append(refused, RefusedStatus{"reflector " + s.Reflector.String(), r.Reason, r.Routes, r.Last})
+			}
 		}
 	}
 	return out, refused

@@ -54,10 +54,11 @@ var refusalWords = [refusals]string{
 
 func (r refusal) String() string { return refusalWords[r] }
 
-// Refused counts announcements that were not taken, since the speaker started.
+// Refused is what was not taken, and why.
 type Refused struct {
 	Reason string
-	Count  uint64
+	Count  uint64 // of announcements, since the speaker began
+	Routes uint64 // that the reflector tells now
 	Last   string // route of the last one, or what is wrong with it
 	At     time.Time
 }

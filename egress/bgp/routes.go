@@ -31,6 +31,7 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 	}
 	if end >= 0 && a.agreed[end] {
 		f := Family(end)
+		s.tables[f].sweepTold(s.withdraw)
 		s.flushLocked()
 		s.speaker.deliver(EndOfRIB{s.reflector.Address, f})
 		if s.tables[f].stale > 0 {
@@ -63,12 +64,21 @@ func understand(out []change, kind uint8, body []byte, a *agreement, sc scope, n
 // apply notes a change in the table and in the batch.
 func (s *session) apply(c *change) {
 	t := &s.tables[c.family]
+	if was, is := t.refused[c.key]; is {
+		delete(t.refused, c.key)
+		s.refusing(was, -1)
+	}
 	if c.route != nil {
 		t.put(c.key)
 		s.add(egress.Update{Key: s.keyOf(c.key), Route: c.route})
 		return
 	}
 	if c.refused != accepted {
+		if t.refused == nil {
+			t.refused = map[routeKey]refusal{}
+		}
+		t.refused[c.key] = c.refused
+		s.refusing(c.refused, 1)
 		s.count(c)
 	}
 	if t.drop(c.key) {
@@ -186,6 +196,10 @@ func (s *session) down(a *agreement, why error) {
 		t := &s.tables[f]
 		t.sweep(s.withdraw)
 		t.age()
+		for _, why := range t.refused {
+			s.refusing(why, -1)
+		}
+		t.refused = nil
 		if !a.keeps[f] || !a.survives(why) {
 			t.sweep(s.withdraw)
 		}

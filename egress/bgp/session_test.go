@@ -158,6 +158,22 @@ func TestMalformedCostsOneRoute(t *testing.T) {
 		s.Refused[1].Last != "2001:db8:c::/48 of 65000:11" || !strings.Contains(s.Refused[1].Reason, "without an SRv6") {
 		t.Errorf("session %+v", s)
 	}
+	told := func(what string, routes uint64) {
+		t.Helper()
+		if s := w.speaker.Sessions()[0]; s.Refused[0].Routes != 0 || s.Refused[1].Routes != routes {
+			t.Errorf("%s: refused routes are %+v, want %d for want of a SID alone", what, s.Refused, routes)
+		}
+	}
+	told("told twice", 1)
+	r.say(vpn("2001:db8:c::/48").message(t))
+	w.has("2001:db8:c::/48", "2001:db8:d::/48", "2001:db8:e::/48")
+	told("told with a SID", 0)
+	r.say(bad.message(t))
+	w.has("2001:db8:d::/48", "2001:db8:e::/48")
+	told("told without again", 1)
+	must(t, r.conn.Close())
+	w.event("down", 1)
+	told("after the session", 0)
 }
 
 func TestPrefixLimit(t *testing.T) {

@@ -101,6 +101,13 @@ func (s *session) failed(why error, established bool) {
 	}
 }
 
+// refusing notes that one route more, or less, is refused now.
+func (s *session) refusing(why refusal, routes int64) {
+	s.status.Lock()
+	s.refuse[why].Routes += uint64(routes)
+	s.status.Unlock()
+}
+
 // count notes a refused route. The first for each reason goes to the log.
 func (s *session) count(c *change) {
 	key := s.keyOf(c.key)

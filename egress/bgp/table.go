@@ -6,6 +6,8 @@ type table struct {
 	known map[routeKey]bool // value: the round in which the route was told last
 	round bool              // turns when the session is lost and routes are kept
 	stale int               // routes of the other round
+
+	refused map[routeKey]refusal // what the reflector tells and is not used
 }
 
 // put notes an announcement.
@@ -48,4 +50,28 @@ func (t *table) sweep(gone func(routeKey)) {
 		}
 	}
 	t.stale = 0
+}
+
+// sweepTold drops what is stale of a destination of which anything has been told in this round, and calls gone for each.
+func (t *table) sweepTold(gone func(routeKey)) {
+	if t.stale == 0 {
+		return
+	}
+	destination := func(k routeKey) routeKey {
+		k.pathID = 0
+		return k
+	}
+	told := map[routeKey]bool{}
+	for k, round := range t.known {
+		if round == t.round {
+			told[destination(k)] = true
+		}
+	}
+	for k, round := range t.known {
+		if round != t.round && told[destination(k)] {
+			delete(t.known, k)
+			t.stale--
+			gone(k)
+		}
+	}
 }
