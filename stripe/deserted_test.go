@@ -187,3 +187,23 @@ func TestRefused(t *testing.T) {
 		})
 	}
 }
+
+// Over one link two pairs are refused in turn, as where ICMP messages are few.
+func TestRefusedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := netip.MustParseAddrPort("192.0.2.1:1")
+		d := &dialer{c: newConn([16]byte{}, PublicKey{}, &Config{}), changed: newSignal(), wanted: map[string]bool{}, had: map[pair]*path{}, targets: map[pair]*target{}}
+		p := &path{wire: &simWire{addr: net.TCPAddrFromAddrPort(at)}}
+		both := []pair{{"a", "far"}, {"a", "other"}}
+		for _, between := range both {
+			d.targets[between] = &target{tries: []try{{}}, path: p}
+		}
+		for i := range 4 {
+			d.note(both[i%2], d.targets[both[i%2]], p, &attemptError{syscall.ECONNREFUSED, at})
+			time.Sleep(1500 * time.Millisecond)
+		}
+		if got := d.refused(); got != 4500*time.Millisecond {
+			t.Errorf("refused for %v, want 4.5s", got)
+		}
+	})
+}

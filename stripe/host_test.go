@@ -312,9 +312,12 @@ func atOnce(t *testing.T, what string, took func() time.Duration) {
 	var all []time.Duration
 	for range 3 {
 		all = append(all, took())
-		if all[len(all)-1] <= time.Second {
+		switch last := all[len(all)-1]; {
+		case last <= time.Second:
 			t.Logf("%s: %v", what, all)
 			return
+		case last > 10*time.Second: // no machine is that busy
+			t.Fatalf("%s: %v", what, all)
 		}
 	}
 	t.Errorf("%s: %v, want 1 s at most once", what, all)

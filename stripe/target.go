@@ -32,7 +32,7 @@ type target struct {
 	failed int  // attempts, since it worked
 	small  bool // larger packets may be lost
 	err    error
-	// refused is when the peer's host said that nobody is at the address the path led to, since that worked.
+	// refused is when the peer's host said that nobody is at the address the path led to, or that of another over the same link, since that worked.
 	refused refusal
 	retry   signal
 }
@@ -89,7 +89,11 @@ func (d *dialer) note(between pair, t *target, p *path, err error) (pause time.D
 	}
 	t.failed++
 	if t.refuses(err) {
-		t.refused.note(desertedPatience)
+		for of, o := range d.targets { // those over one link are refused in turn: Linux sends an address an ICMP message a second
+			if of.link == between.link {
+				o.refused.note(desertedPatience)
+			}
+		}
 	}
 	switch {
 	case t.path != nil:
@@ -111,7 +115,7 @@ func (t *target) refuses(err error) bool {
 }
 
 // refused is for how long the peer's host has refused, by now, every pair that has worked: its process has died. An attempt without an answer says nothing; with QUIC
-// many have none, since Linux sends an ICMP message a second.
+// many have none.
 func (d *dialer) refused() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -262,7 +262,12 @@ func (d *download) more(n int64) {
 func (d *download) finish() {
 	d.Helper()
 	if d.size < 0 {
-		d.more(-d.size - d.progress()) // a wrong one is the last
+		d.until("all bytes", func() bool { return d.progress() >= -d.size })
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.err != nil || d.received != -d.size {
+			d.Fatalf("got %d of %d bytes: %v", d.received, -d.size, d.err)
+		}
 		return
 	}
 	select {
