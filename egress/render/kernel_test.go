@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"plait.dev/plait/egress"
 )
 
 // standIns for the commands of kernel.sh: they keep sysctls in files, interfaces in directories and rules in a list, and write down what they were told.
@@ -22,6 +24,7 @@ ip() {
 	case $* in
 	"link show dev"*) [ -e "$class/$4" ]; return ;;
 	"-o link show dev"*) [ -e "$class/$5" ] && echo "7: $5: <UP> mtu $(cat "$class/$5/mtu") qdisc noop $(sed 's/^/master /' "$class/$5/master" 2>/dev/null) state UP"; return ;;
+	*" route show "*) echo "$4 dev csp"; return ;;
 	*" rule show priority"*) ! grep "^$1 iif $7 .* priority $5$" "$sys/rules"; return 0 ;;
 	*" rule add"*) r=$1; shift 3; echo "$r $*" >>"$sys/rules"; set -- "$r" rule add "$@" ;;
 	*" rule del"*) r=$1; shift 3; grep -vxF -e "$r $*" "$sys/rules" >"$sys/left" || :; mv "$sys/left" "$sys/rules"; set -- "$r" rule del "$@" ;;
@@ -111,7 +114,7 @@ func labHost(t *testing.T) host {
 func TestKernelScript(t *testing.T) {
 	h := labHost(t).of(labNetwork())
 	routes := []string{"ip -6 route replace 2001:db8:f1::/48 dev exit-1 table 101", "ip -6 route replace 2001:db8:1::/64 dev csp table 101"}
-	guards := []string{"ip -6 rule add iif exit-1 to 2001:db8:f1::/48 blackhole priority 100", "ip -6 rule add iif exit-1 to 2001:db8:f2::/48 blackhole priority 101", "ip -6 rule add iif exit-1 unreachable priority 2000"}
+	guards := []string{"ip -6 rule add iif exit-1 to 2001:db8:f1::/48 blackhole priority 100", "ip -6 rule add iif exit-1 to 2001:db8:f2::/48 blackhole priority 101", "ip -6 rule add iif exit-1 unreachable priority 2000", "ip -4 rule add iif exit-1 unreachable priority 2000"}
 	rule := []string{"ip -6 rule add iif csp table 101 priority 32800"}
 	made, join := []string{"ip link add dev exit-1 type vrf table 101", "ip link set dev exit-1 up"}, []string{"ip link set dev a master exit-1"}
 	up := slices.Concat([]string{"sysctl net/ipv6/conf/all/seg6_enabled=1", "sysctl net/ipv6/conf/csp/seg6_enabled=1", "sysctl net/vrf/strict_mode=1"},
@@ -174,5 +177,36 @@ func TestKernelScriptWithoutInterface(t *testing.T) {
 	}
 	if told := h.run("down"); !slices.Contains(told, "ip link del dev exit-1") || told[len(told)-1] != "sysctl net/ipv6/conf/all/seg6_enabled=0" {
 		t.Errorf("without the interface down does only\n%s", strings.Join(told, "\n"))
+	}
+}
+
+// Rules of another rendering change with it, whatever has their priorities.
+func TestKernelScriptChangesRules(t *testing.T) {
+	n := labNetwork()
+	h := labHost(t).of(n)
+	h.run("up")
+	n.Exits = append(n.Exits, egress.Exit{Name: "c", Locators: prefixes("2001:db8:f0::/48")})
+	told := h.of(n).run("up")
+	for _, want := range []string{"ip -6 rule add iif exit-1 to 2001:db8:f0::/48 blackhole priority 100", "ip -6 rule del iif exit-1 to 2001:db8:f1::/48 blackhole priority 100", "ip -6 rule add iif exit-1 to 2001:db8:f2::/48 blackhole priority 102"} {
+		if !slices.Contains(told, want) {
+			t.Errorf("no %s in\n%s", want, strings.Join(told, "\n"))
+		}
+	}
+	h.run("down")
+	if left, err := os.ReadFile(filepath.Join(h.dir, "sys/rules")); err != nil || len(left) > 0 {
+		t.Errorf("rules are left: %s, %v", left, err)
+	}
+}
+
+// What could not be taken back is taken back later.
+func TestKernelScriptDownAgain(t *testing.T) {
+	h := labHost(t).of(labNetwork())
+	h.run("up")
+	broken := h
+	broken.script = strings.Replace(h.script, `rm -r "$class/$4"`, "return 1", 1)
+	broken.says("down", "not all is taken back; what is left is in "+h.dir+"/run/plait-render/as1/undo: run this again, or do it by hand and remove that directory")
+	h.same("down again", h.run("down"), []string{"ip link del dev exit-1"})
+	if _, err := os.Stat(filepath.Join(h.dir, "run/plait-render/as1")); err == nil {
+		t.Error("the directory is left")
 	}
 }

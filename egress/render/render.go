@@ -85,13 +85,14 @@ var templates = template.Must(template.ParseFS(files, "*.tmpl"))
 
 // family is an address family, as FRR and ip write it.
 type family struct {
-	Number int    // 4 or 6
-	FRR    string // of address-family
-	Match  string // of prefix-list and route-map's match
-	Bits   int
-	Own    []netip.Prefix // announced by all exits
-	AllOwn []netip.Prefix // announced by any exit
-	Inside []netip.Prefix // this network's, about which no peer is believed
+	Number  int    // 4 or 6
+	FRR     string // of address-family
+	Match   string // of prefix-list and route-map's match
+	Bits    int
+	Own     []netip.Prefix // announced by all exits
+	AllOwn  []netip.Prefix // announced by any exit
+	Routers []netip.Prefix // routers', and what SIDs are in
+	Inside  []netip.Prefix // this network's, about which no peer is believed
 	// Targets are the route targets of the exits that have it.
 	Targets []string
 }
@@ -114,7 +115,7 @@ func (n Network) families(peers []Peer) []family {
 	}
 	for i := range all {
 		f := &all[i]
-		f.Own, f.AllOwn, f.Inside = f.of(n.Announce), f.of(n.own()), f.of(n.inside())
+		f.Own, f.AllOwn, f.Routers, f.Inside = f.of(n.Announce), f.of(n.own()), f.of(n.routers()), f.of(n.inside())
 		for _, p := range peers {
 			if slices.ContainsFunc(p.Addresses, f.has) {
 				f.Targets = append(f.Targets, n.Exits[n.exit(p.Exit)].RouteTarget)
@@ -146,10 +147,9 @@ func (n Network) own() []netip.Prefix {
 	return outermost(all)
 }
 
-// inside are the prefixes of this network: what any exit announces, what SIDs are taken from, where servers are, and the routers' addresses. A peer that is believed about a SID has the packets of
-// other exits.
-func (n Network) inside() []netip.Prefix {
-	all := slices.Concat(n.own(), n.SIDs(), n.Servers)
+// routers are those that only the network itself may tell a way to: SIDs, and the addresses of reflectors and border routers.
+func (n Network) routers() []netip.Prefix {
+	all := n.SIDs()
 	for _, r := range n.Reflectors {
 		all = append(all, hostOnly(r.Address))
 	}
@@ -157,6 +157,30 @@ func (n Network) inside() []netip.Prefix {
 		all = append(all, hostOnly(b.Address))
 	}
 	return outermost(all)
+}
+
+// Guarded are the prefixes to which nothing goes that comes from an exit: those that SIDs are in, but for an exit's locator that holds more than SIDs.
+func (n Network) Guarded() (all []netip.Prefix) {
+	used := slices.Concat(n.own(), n.Servers)
+	for _, r := range n.Reflectors {
+		used = append(used, hostOnly(r.Address))
+	}
+	for _, b := range n.BorderRouters {
+		used = append(used, hostOnly(b.Address))
+		all = append(all, b.Locator)
+	}
+	for _, sids := range n.SIDs() {
+		if !slices.ContainsFunc(used, func(p netip.Prefix) bool { return sids.Bits() <= p.Bits() && sids.Contains(p.Addr()) }) {
+			all = append(all, sids)
+		}
+	}
+	return outermost(all)
+}
+
+// inside are the prefixes of this network: what any exit announces, what SIDs are taken from, where servers are, and the routers' addresses. A peer that is believed about a SID has the packets of
+// other exits.
+func (n Network) inside() []netip.Prefix {
+	return outermost(slices.Concat(n.own(), n.routers(), n.Servers))
 }
 
 // outermost are those of some prefixes that are in no other.

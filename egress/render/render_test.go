@@ -121,6 +121,32 @@ func TestPeersAreNotBelieved(t *testing.T) {
 	}
 }
 
+// A server is believed about no router and no SID, wherever those are; an exit's locator that holds addresses of the network does not keep answers to them out.
+func TestServersAreNotBelieved(t *testing.T) {
+	n := fullNetwork()
+	var reflector string
+	for _, r := range n.Routers() {
+		if r.Kernel == "" {
+			reflector = r.FRR
+		}
+	}
+	_, deny, _ := strings.Cut(reflector, "route-map plait-from-servers-6 ")
+	if !strings.HasPrefix(deny, "deny 5\n match ipv6 address prefix-list plait-routers-6\n") {
+		t.Errorf("first is not what is denied: %.80q", deny)
+	}
+	for _, inside := range []string{"2001:db8:f000::/36 le 128", "2001:db8:1::1/128", "2001:db8:1::2/128", "2001:db8:1::11/128"} {
+		if !slices.ContainsFunc(lines(reflector), func(line string) bool {
+			return strings.HasPrefix(line, "ipv6 prefix-list plait-routers-6 ") && strings.HasSuffix(line, " permit "+inside)
+		}) {
+			t.Errorf("servers are believed about %s", inside)
+		}
+	}
+	n.Exits[0].Locators = prefixes("2001:db8::/32")
+	if got, want := n.Guarded(), prefixes("2001:db8:f123::/48"); !slices.Equal(got, want) {
+		t.Errorf("nothing from an exit goes to %v, want %v", got, want)
+	}
+}
+
 // FRR's own parser takes every line. FRR is in the lab's machine.
 func TestFRRParses(t *testing.T) {
 	rung.VM(t)

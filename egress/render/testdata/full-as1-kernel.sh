@@ -62,13 +62,17 @@ fits() {
 
 # vrf NAME TABLE: makes a VRF, once.
 vrf() {
-	there "$1" && grep -qxF "ip link del dev $1" "$state/undo" 2>/dev/null && return
+	there "$1" && grep -qxF "unvrf $1" "$state/undo" 2>/dev/null && return
 	ip link add dev "$1" type vrf table "$2" || {
 		echo "kernel.sh: add VRF $1: if it is there, it is somebody else's; if the kernel has no VRFs, it needs CONFIG_NET_VRF" >&2
 		exit 1
 	}
-	undo ip link del dev "$1"
+	undo unvrf "$1"
 	ip link set dev "$1" up
+}
+
+unvrf() {
+	! there "$1" || ip link del dev "$1"
 }
 
 # join INTERFACE VRF
@@ -81,20 +85,39 @@ leave() {
 	[ "$(master "$1")" != "$2" ] || ip link set dev "$1" nomaster
 }
 
-# route FAMILY TABLE DESTINATION: the way to it by the interface into the network.
+# route FAMILY TABLE DESTINATION WAY: to it by the interface into the network.
 route() {
+	undo unroute "$@"
 	family=$1 table=$2
 	shift 2
-	undo ip "-$family" route del "$@" dev bond0.10 table "$table"
 	ip "-$family" route replace "$@" dev bond0.10 table "$table"
 }
 
-# rule FAMILY PRIORITY INTERFACE ACTION: for what comes from there, once.
+unroute() {
+	family=$1 table=$2
+	shift 2
+	[ -z "$(ip "-$family" route show "$1" table "$table" 2>/dev/null)" ] || ip "-$family" route del "$@" dev bond0.10 table "$table"
+}
+
+# rule FAMILY PRIORITY INTERFACE ACTION: for what comes from there, once, and in place of an earlier rendering's.
 rule() {
+	had=$(grep "^unrule $1 $2 $3 " "$state/undo" 2>/dev/null || :)
+	[ "$had" = "unrule $*" ] && [ -n "$(ip "-$1" rule show priority "$2" iif "$3")" ] && return
+	if [ -n "$had" ] && [ "$had" != "unrule $*" ]; then
+		eval "$had"
+		grep -vxF "$had" "$state/undo" >"$state/left" || :
+		mv "$state/left" "$state/undo"
+	fi
+	undo unrule "$@"
 	family=$1 priority=$2 interface=$3
 	shift 3
-	undo ip "-$family" rule del iif "$interface" "$@" priority "$priority"
-	[ -n "$(ip "-$family" rule show priority "$priority" iif "$interface")" ] || ip "-$family" rule add iif "$interface" "$@" priority "$priority"
+	ip "-$family" rule add iif "$interface" "$@" priority "$priority"
+}
+
+unrule() {
+	family=$1 priority=$2 interface=$3
+	shift 3
+	[ -z "$(ip "-$family" rule show priority "$priority" iif "$interface")" ] || ip "-$family" rule del iif "$interface" "$@" priority "$priority"
 }
 
 up() {
@@ -164,10 +187,17 @@ up() {
 }
 
 down() {
-	[ -e "$state/undo" ] || return 0
-	tac "$state/undo" | while read -r command; do
-		eval "$command" || echo "kernel.sh: it went on after: $command" >&2
-	done
+	if [ -e "$state/undo" ]; then
+		tac "$state/undo" | while read -r command; do
+			eval "$command" || echo "$command" >>"$state/left"
+		done
+	fi
+	if [ -e "$state/left" ]; then
+		tac "$state/left" >"$state/undo"
+		rm "$state/left"
+		problem "not all is taken back; what is left is in $state/undo: run this again, or do it by hand and remove that directory"
+		return 1
+	fi
 	rm -rf "$state"
 }
 
