@@ -209,7 +209,7 @@ func TestGobgpRestarts(t *testing.T) {
 		t.Errorf("kept %d routes, want 2: %s", w.down.Kept, w.down.Reason)
 	}
 	w.event("end of VPNv6", 2)
-	noLater(t, w)
+	noLater(t, w, VPNv6)
 	w.has("2001:db8:d::/48")
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,13 +23,17 @@ func lose(t *testing.T, r *reflector, end func()) *watcher {
 	return w
 }
 
-// noLater ends the time for which stale routes are kept now.
-func noLater(t *testing.T, w *watcher) {
+// noLater ends the time for which stale routes are kept now: those of a family after the end of its table, or all.
+func noLater(t *testing.T, w *watcher, of ...Family) {
 	t.Helper()
 	s := w.speaker.sessions[0]
 	s.work.Lock()
 	defer s.work.Unlock()
-	if !s.timer.Reset(time.Millisecond) { // minutes otherwise
+	timer := s.timer
+	for _, f := range of {
+		timer = s.tables[f].late
+	}
+	if timer == nil || !timer.Reset(time.Millisecond) { // minutes otherwise
 		t.Error("nobody waited for the end")
 	}
 }
@@ -53,11 +57,31 @@ func TestGracefulRestart(t *testing.T) {
 	r.say(wire.NewEndOfRib(wire.RF_IPv6_VPN))
 	w.event("end of VPNv6", 2)
 	w.has("2001:db8:c::/48", "2001:db8:d::/48", "2001:db8:f::/48")
-	noLater(t, w)
+	noLater(t, w, VPNv6)
 	w.has("2001:db8:d::/48", "2001:db8:f::/48")
 	if s := w.speaker.Sessions()[0]; s.Stale[VPNv6] != 0 || s.Prefixes[VPNv6] != 2 {
 		t.Errorf("session after the end of RIB: %+v", s)
 	}
+}
+
+// One family's table has ended; another's is still being told.
+func TestGracefulRestartOfTwoFamilies(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	r.restart = []wire.Family{wire.RF_IPv6_VPN, wire.RF_IPv6_UC}
+	w := watch(t, config(r))
+	r.greet()
+	r.say(vpn("2001:db8:c::/48").message(t), unicastRoute("2001:db8:e::/48").message(t), wire.NewEndOfRib(wire.RF_IPv6_VPN), wire.NewEndOfRib(wire.RF_IPv6_UC))
+	w.event("end of IPv6 unicast", 1)
+	must(t, r.conn.Close())
+	w.event("down", 1)
+	r.greet()
+	r.say(wire.NewEndOfRib(wire.RF_IPv6_UC))
+	w.event("end of IPv6 unicast", 2)
+	noLater(t, w, IPv6)
+	w.has("2001:db8:c::/48")
+	noLater(t, w)
+	w.has()
 }
 
 // It returns and never says that it has told all: what it has not told again goes after staleTime.

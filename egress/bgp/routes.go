@@ -35,8 +35,7 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 		s.flushLocked()
 		s.speaker.deliver(EndOfRIB{s.reflector.Address, f})
 		if s.tables[f].stale > 0 {
-			s.stopTimer()
-			s.startTimer(lateTime, "the reflector is back, and did not tell them again")
+			s.tables[f].late = s.after(lateTime, "the reflector is back, and did not tell them again", f)
 		}
 	}
 	return s.checkLimit()
@@ -227,15 +226,20 @@ func (a *agreement) survives(why error) bool {
 }
 
 func (s *session) startTimer(after time.Duration, why string) {
+	s.timer = s.after(after, why, IPv4, IPv6, VPNv4, VPNv6)
+}
+
+// after withdraws what is stale of some families then, unless the session has ended or begun meanwhile.
+func (s *session) after(after time.Duration, why string, of ...Family) *time.Timer {
 	epoch := s.epoch
-	s.timer = time.AfterFunc(after, func() {
+	return time.AfterFunc(after, func() {
 		s.work.Lock()
 		defer s.work.Unlock()
 		if s.epoch != epoch {
 			return
 		}
 		gone := 0
-		for f := range s.tables {
+		for _, f := range of {
 			gone += s.tables[f].stale
 			s.tables[f].sweep(s.withdraw)
 		}

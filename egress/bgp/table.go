@@ -1,5 +1,7 @@
 package bgp
 
+import "time"
+
 // table holds which routes of one reflector and family have been announced to the receiver of the events: so that exactly those
 // are withdrawn, the limit counts, and a graceful restart knows what was not told again.
 type table struct {
@@ -7,6 +9,7 @@ type table struct {
 	round bool              // turns when the session is lost and routes are kept
 	stale int               // routes of the other round
 
+	late    *time.Timer          // until what the reflector has not told again at its return goes
 	refused map[routeKey]refusal // what the reflector tells and is not used
 }
 
