@@ -84,14 +84,18 @@ func TestAOSecrets(t *testing.T) {
 	}
 }
 
-// plait doctor says what would keep plait from coming up, and what everybody can read.
+// plait doctor says what would keep plait from coming up, also as the package's unit, for which root has no right to read others' files, and what everybody can read.
 func TestDoctorSecrets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
+	own := OK
+	if os.Getuid() != 0 {
+		own = Warn
+	}
 	for _, c := range []struct {
 		text string
 		mode os.FileMode
 		want Health
-	}{{"", 0, Fail}, {"\n", 0o600, Fail}, {"secret\n", 0o644, Warn}, {"secret\n", 0o640, OK}} {
+	}{{"", 0, Fail}, {"\n", 0o600, Fail}, {"secret\n", 0o644, Warn}, {"secret\n", 0o640, own}} {
 		if c.mode != 0 {
 			if err := errors.Join(os.WriteFile(file, []byte(c.text), 0o600), os.Chmod(file, c.mode)); err != nil {
 				t.Fatal(err)
@@ -100,6 +104,12 @@ func TestDoctorSecrets(t *testing.T) {
 		checks := checkSecrets(Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{PasswordFile: file}}})
 		if len(checks) != 1 || checks[0].Health != c.want {
 			t.Errorf("%q, mode %o: %+v, want %s", c.text, c.mode, checks, c.want)
+		}
+	}
+	if os.Chown(file, 7, 7) == nil { // as root
+		checks := checkSecrets(Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{PasswordFile: file}}})
+		if len(checks) != 1 || checks[0].Health != Warn || !strings.Contains(checks[0].Found, "unit cannot read "+file) {
+			t.Errorf("another user's: %+v", checks)
 		}
 	}
 	if got := checkSecrets(Egress{Mode: Observe, Exits: []egress.Exit{{}}, Reflectors: []Reflector{{}}}); got != nil {

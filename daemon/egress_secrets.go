@@ -22,14 +22,15 @@ type AOKey struct {
 }
 
 func (r Reflector) password() (string, error) {
-	return secret(fmt.Sprint("password for reflector ", r.Address), r.PasswordFile)
+	password, err := secret(fmt.Sprint("password for reflector ", r.Address), r.PasswordFile)
+	return password, advised(err, r.PasswordFile)
 }
 
 // secrets are the keys of TCP-AO, with what is in their files.
 func (r Reflector) secrets() (out []bgp.AOKey, err error) {
 	for _, k := range r.AOKeys {
 		if k.Key, err = secret(fmt.Sprint("TCP-AO key for reflector ", r.Address), k.File); err != nil {
-			return nil, err
+			return nil, advised(err, k.File)
 		}
 		out = append(out, k.AOKey)
 	}
@@ -42,9 +43,6 @@ func secret(what, file string) (string, error) {
 		return "", nil
 	}
 	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrPermission) {
-		return "", fmt.Errorf("read the %s: %w; %s", what, err, unitReads(file))
-	}
 	if err != nil {
 		return "", fmt.Errorf("read the %s: %w", what, err)
 	}
@@ -56,6 +54,13 @@ func secret(what, file string) (string, error) {
 	return line, nil
 }
 
+func advised(err error, file string) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; %s", err, unitReads(file))
+	}
+	return err
+}
+
 // unitReads is how the package's unit comes to read a file: root without special rights, who sees nothing in users' directories.
 func unitReads(file string) string {
 	return fmt.Sprintf("root must be able to read it without special rights: keep it outside /root and /home, chown root %s, chmod u+r %[1]s", file)
@@ -63,7 +68,7 @@ func unitReads(file string) string {
 
 // unitCannotRead says whether that is lacking.
 func unitCannotRead(file string) bool {
-	if at, err := filepath.Abs(file); err == nil && (strings.HasPrefix(at, "/root/") || strings.HasPrefix(at, "/home/")) {
+	if at, err := filepath.EvalSymlinks(file); err == nil && (strings.HasPrefix(at, "/root/") || strings.HasPrefix(at, "/home/")) {
 		return true
 	}
 	var s unix.Stat_t
