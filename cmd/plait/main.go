@@ -162,7 +162,7 @@ func execute(args []string) int {
 		if c.HasAvailableSubCommands() {
 			hint = "see " + c.CommandPath() + " --help"
 			c.SuggestionsMinimumDistance = 2 // edits, the library's own for the commands of the root
-			if like := c.SuggestionsFor(c.Flags().Arg(0)); len(like) > 0 {
+			if like := c.SuggestionsFor(c.Flags().Arg(0)); c.Flags().Arg(0) != "" && len(like) > 0 {
 				hint = fmt.Sprintf("did you mean %s %s?", c.CommandPath(), like[0])
 			}
 		}
