@@ -9,6 +9,9 @@ GO := scripts/go
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 
+# Who has become root by su alone has not the directories of the programs that tests call.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 # No cgo, no paths and no revision in the binary: it is also the agent inside the guest image, so it must depend on nothing
 # but the source. VERSION changes with a release, not with a commit.
 export CGO_ENABLED := 0
@@ -19,8 +22,10 @@ build: ## Build ./plait, one static binary
 	@echo "compiling plait: some minutes the first time, of which nothing is to be seen"
 	$(BUILD) -o plait ./cmd/plait
 
+# Between releases the package's version goes with the commit's time, or apt would take the next one for installed.
+deb: COMMITTED = $(if $(findstring -dev,$(shell cat VERSION)),$(shell TZ=UTC git log -1 --format=.%cd --date=format-local:%Y%m%d%H%M%S 2>/dev/null))
 deb: build ## Make dist/plait_VERSION_ARCHITECTURE.deb
-	packaging/deb plait "$$(cat VERSION)" "$$(dpkg --print-architecture)" dist
+	packaging/deb plait "$$(cat VERSION)$(COMMITTED)" "$$(dpkg --print-architecture)" dist
 
 trydeb: build ## Try that package on Debians with systemd, in QEMU (as root)
 	@scripts/bootstrap lab
@@ -34,7 +39,7 @@ demo: build ## Install what is needed, run the showcase, write a report
 test: build ## Run all tests: pure ones, then with namespaces and virtual machines
 	@scripts/bootstrap lab test
 	$(GO) test -p 4 ./... # more than two cores take: some packages wait more than they compute
-	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
+	PLAIT_TEST=vm PLAIT_AGENT="$(CURDIR)/plait" $(GO) test -json -p 1 -timeout 70m ./... | $(GO) run ./internal/skips .ci/allowed-skips
 
 reproduce: build ## Run every experiment and write one report; interrupted, go on; TRACES=directory of recordings
 	@scripts/bootstrap lab
@@ -42,7 +47,7 @@ reproduce: build ## Run every experiment and write one report; interrupted, go o
 
 bench: build ## Run the benchmarks
 	@scripts/bootstrap lab test bench
-	PLAIT_TEST=vm PLAIT_AGENT=$(CURDIR)/plait $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 70m ./...
+	PLAIT_TEST=vm PLAIT_AGENT="$(CURDIR)/plait" $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 70m ./...
 
 fuzz: ## Fuzz every parser for FUZZTIME (30s) each
 	@scripts/bootstrap go
