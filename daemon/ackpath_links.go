@@ -34,9 +34,22 @@ func routeGet(to netip.Addr, o netlink.RouteGetOptions) (netlink.Route, error) {
 	return routes[0], nil
 }
 
-// linkOf asks the kernel's routing for the link of a subflow: with its source address, and the interface its socket is bound to, if it is. Where copies cannot follow the route, it
-// is an error, and the index is there all the same.
+// linkOf is the link of a subflow, by name too.
 func linkOf(f mptcp.Flow) (l ackLink, err error) {
+	if l, err = routeOf(f); err != nil {
+		return l, err
+	}
+	device, err := netlink.LinkByIndex(l.index)
+	if err != nil {
+		return l, fmt.Errorf("find the name of interface %d: %w", l.index, err)
+	}
+	l.name = device.Attrs().Name
+	return l, nil
+}
+
+// routeOf asks the kernel's routing for the link of a subflow: with its source address, and the interface its socket is bound to, if it is. Where copies cannot follow the route, it
+// is an error, and the index is there all the same.
+func routeOf(f mptcp.Flow) (l ackLink, err error) {
 	ends := f.Ends()
 	l.source = ends.Local.Addr()
 	to := ends.Remote.Addr()
@@ -59,11 +72,6 @@ func linkOf(f mptcp.Flow) (l ackLink, err error) {
 	if gateway, ok := netip.AddrFromSlice(r.Gw); ok {
 		l.nextHop = gateway.Unmap()
 	}
-	device, err := net.InterfaceByIndex(l.index)
-	if err != nil {
-		return failed(err)
-	}
-	l.name = device.Name
 	return l, nil
 }
 

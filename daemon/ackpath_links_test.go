@@ -67,3 +67,21 @@ func TestAckReceiverEnds(t *testing.T) {
 		}
 	}
 }
+
+// Subflows cannot be listed for a moment: copies go on. For longer: they end, for nobody would end them later.
+func TestAckReceiverCannotList(t *testing.T) {
+	r, k, sender, flows, _ := newAckRig(t)
+	now := time.Now()
+	r.look(now)
+	for range 2 {
+		sender.reply(t, r, 2)
+		r.look(now)
+	}
+	r.list = func() ([]mptcp.Flow, error) { return (*flows)[:1], errors.New("too many open files") }
+	if r.look(now.Add(time.Second)); len(k.routes) != 1 {
+		t.Errorf("copied after a second without a list are %v, want the slow subflow", k.routes)
+	}
+	if r.look(now.Add(unlistedFor + 2*time.Second)); len(k.routes) != 0 {
+		t.Errorf("copied after %v without a list are %v", unlistedFor+2*time.Second, k.routes)
+	}
+}

@@ -61,7 +61,11 @@ func (p helloPort6) write(b []byte, h heardHello) error {
 func openPorts(port uint16) (ports []helloPort, err error) {
 	address := fmt.Sprint(":", port)
 	failed := func(err error) ([]helloPort, error) {
-		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; name another port as port in the section ackpath of both hosts, or end what has it and run plait reload", port, err)
+		do := "name another port as port in the section ackpath of both hosts, or end what has it and run plait reload"
+		if errors.Is(err, syscall.EACCES) {
+			do = "plait keeps no right to ports that only root has: name one from net.ipv4.ip_unprivileged_port_start (1024) on as port in the section ackpath of both hosts, and start plait again"
+		}
+		return nil, fmt.Errorf("listen for copied ACKs on UDP port %d: %w; %s", port, err, do)
 	}
 	c4, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", address)
 	if err != nil {

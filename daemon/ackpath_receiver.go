@@ -22,6 +22,8 @@ const (
 	// idleAfter is when a connection that receives nothing is left alone, and how long a way that nobody uses is kept, so that its round trip is known when the next
 	// connection begins.
 	idleAfter = time.Minute
+	// unlistedFor is how long what was listed last counts, where subflows cannot be listed.
+	unlistedFor = 3 * time.Second
 )
 
 // ackReceiver is the lever ackpath on a host that receives. Goroutines: run, heed, and one for each socket of hellos.
@@ -45,10 +47,13 @@ type ackReceiver struct {
 	mode    Mode
 	ratio   float64
 	trouble string // the last one, so that it is told once
-	sockets map[helloKey]*net.UDPConn
-	ways    map[wayKey]*ackWay
-	flows   map[bpf.FlowKey]*ackFlow
-	ended   uint64 // copies of flows that are over
+	// What list has said last, and when.
+	listed   []mptcp.Flow
+	listedAt time.Time
+	sockets  map[helloKey]*net.UDPConn
+	ways     map[wayKey]*ackWay
+	flows    map[bpf.FlowKey]*ackFlow
+	ended    uint64 // copies of flows that are over
 }
 
 func newAckReceiver(k ackKernel, port uint16, logf func(string, ...any)) *ackReceiver {
@@ -323,12 +328,15 @@ func (r *ackReceiver) look(now time.Time) {
 	if r.mode == Off {
 		return
 	}
+	if err == nil {
+		r.listed, r.listedAt = flows, now
+	} else if flows = r.listed; now.Sub(r.listedAt) > unlistedFor {
+		flows = nil // or the kernel would copy for good
+	}
 	for _, all := range r.place(now, flows) {
 		r.decide(now, all)
 	}
-	if err == nil {
-		err = cmp.Or(r.forget(now), r.act(now))
-	}
+	err = cmp.Or(err, r.forget(now), r.act(now))
 	r.greet(now)
 	r.say(err)
 }

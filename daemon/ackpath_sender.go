@@ -104,7 +104,7 @@ type ackSender struct {
 }
 
 func newAckSender(k ackKernel, fair bool, logf func(string, ...any)) *ackSender {
-	return &ackSender{kernel: k, fair: fair, logf: logf, list: mptcp.Flows, find: linkOf,
+	return &ackSender{kernel: k, fair: fair, logf: logf, list: mptcp.Flows, find: routeOf,
 		sources: map[netip.Prefix]*rate.Limiter{}, taken: map[ackpath.Name]*takenFlow{}}
 }
 
@@ -178,7 +178,10 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 	if t == nil || t.from != from || now.Sub(s.searched) > reviewEvery {
 		s.search(now)
 	}
-	if state := s.state(n, from); state != ackpath.Known {
+	switch state := s.state(n, from); {
+	case state == ackpath.Unknown && t == nil && s.searched.Before(now): // on a host with many sockets, where looking takes long, it may have come since
+		return ackpath.Unasked
+	case state != ackpath.Known:
 		return state
 	}
 	f := s.sockets[n][0]

@@ -53,3 +53,34 @@ func TestAckSenderRoutes(t *testing.T) {
 		t.Errorf("interfaces %v, want that of the last hello, and of the last route, %d", got, 4+asked/2)
 	}
 }
+
+// On a host with many sockets it takes long to look at them. Of a subflow that joins just after it nothing is said until the next look; of one that is not there then, that.
+func TestAckSenderLooksSeldom(t *testing.T) {
+	s := newAckSender(newFakeAcks(), true, t.Logf)
+	flows := []mptcp.Flow{subflow("192.0.2.1:443", "198.51.100.7:5000", 0, "plait")}
+	s.list = func() ([]mptcp.Flow, error) { time.Sleep(50 * time.Millisecond); return flows, nil }
+	s.find = func(mptcp.Flow) (ackLink, error) { return ackLink{index: 4}, nil }
+	now := time.Unix(1000, 0)
+	says := func(after time.Duration, id uint8) ackpath.State {
+		now = now.Add(after)
+		b := s.answer(now, netip.MustParseAddr("198.51.100.7"), 3, ackpath.Hello{Flows: []ackpath.Name{{Token: 7, ID: id, SenderID: id}}}.Append(nil))
+		a, err := ackpath.ParseAnswer(b)
+		if err != nil || len(a.Flows) != 1 {
+			t.Fatalf("%v, %v", a, err)
+		}
+		return a.Flows[0].State
+	}
+	if got := says(0, 0); got != ackpath.Known {
+		t.Errorf("of a subflow that is there: %v", got)
+	}
+	flows = append(flows, subflow("192.0.2.1:443", "198.51.100.7:5001", 1, "plait"))
+	if got := says(100*time.Millisecond, 1); got != ackpath.Unasked {
+		t.Errorf("of one that came after the look: %v", got)
+	}
+	if got := says(100*time.Second, 1); got != ackpath.Known {
+		t.Errorf("of one that came before the next look: %v", got)
+	}
+	if got := says(100*time.Second, 2); got != ackpath.Unknown {
+		t.Errorf("of one that is not there: %v", got)
+	}
+}
