@@ -30,6 +30,9 @@ func (x *exits) group(p mptcp.Peer, out, alone bool) {
 func (x *exits) transfer(t flowTransfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.moved || len(x.full) > 0 || x.outages.Any() { // nobody has all of the strategy now: those without it would have other hours to their name
+		return
+	}
 	client, now := t.ends.Remote.Addr(), time.Now()
 	ways := x.plan.Reachable(client)
 	if !x.worth.Compares(t.token) || len(ways) < 2 { // there is nothing to choose

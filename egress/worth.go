@@ -22,7 +22,7 @@ const (
 	mostRest  = 24 * time.Hour
 	// trialFor is how old a comparison whose answer is known is when it begins anew: what was measured long ago would outweigh what has changed since.
 	trialFor = 24 * time.Hour
-	// mostKnown is how many prefixes are remembered; those nothing was sent to for longest are forgotten.
+	// mostKnown is how many prefixes are remembered; those nothing was sent to for longest are forgotten, those without a verdict first.
 	mostKnown = 10_000
 	// clock is the standard deviation of a transfer's time that equal ones do not show, as a share: it is known to a per cent or so.
 	clock = 0.01
@@ -229,20 +229,17 @@ func (w *Worth) forget() {
 	if len(w.known) <= mostKnown {
 		return
 	}
-	last := make([]time.Time, 0, len(w.known))
-	for _, k := range w.known {
-		last = append(last, k.Last)
-	}
-	slices.SortFunc(last, time.Time.Compare)
-	excess := len(last) - mostKnown*9/10
-	youngest := last[excess-1] // of those that go
-	maps.DeleteFunc(w.known, func(_ knownKey, k *Known) bool {
-		goes := excess > 0 && !k.Last.After(youngest)
-		if goes {
-			excess--
+	all := slices.Collect(maps.Keys(w.known))
+	slices.SortFunc(all, func(a, b knownKey) int { // those that go first come first
+		x, y := w.known[a], w.known[b]
+		if x.OneUntil.IsZero() != y.OneUntil.IsZero() {
+			return map[bool]int{true: -1, false: 1}[x.OneUntil.IsZero()]
 		}
-		return goes
+		return x.Last.Compare(y.Last)
 	})
+	for _, k := range all[:len(all)-mostKnown*9/10] {
+		delete(w.known, k)
+	}
 }
 
 // Decision is a change of what a prefix is given.

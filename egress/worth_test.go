@@ -241,7 +241,8 @@ func TestWorthByRareChance(t *testing.T) {
 
 func TestWorthForgets(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	w := NewWorth(nil, now)
+	slower := netip.MustParsePrefix("192.0.2.0/24")
+	w := NewWorth([]Known{{Prefix: slower, Strategy: Throughput, OneUntil: now.Add(time.Hour), Rest: time.Hour}}, now)
 	for i := range mostKnown + 1 {
 		w.Join(uint32(i), false)
 		w.Transfer(uint32(i), netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), Throughput, 1<<20, 1e6, now.Add(time.Duration(i)))
@@ -249,6 +250,9 @@ func TestWorthForgets(t *testing.T) {
 	w.Tick(now.Add(time.Minute))
 	if n := len(w.Known()); n > mostKnown || n < mostKnown/2 {
 		t.Errorf("%d prefixes are known, want at most %d and most of them", n, mostKnown)
+	}
+	if !slices.ContainsFunc(w.Known(), func(k Known) bool { return k.Prefix == slower }) {
+		t.Error("a verdict that is in force is forgotten, for nothing was sent there of late")
 	}
 }
 
