@@ -118,14 +118,20 @@ func (x *exits) compare() error {
 	return x.settle()
 }
 
-// follow compares everything where the way to a next hop is another one, or was missing and is there.
-func (x *exits) follow() (strayed bool, err error) {
+// follow compares everything where the way to a next hop is another one, or was missing and is there, and says how long it took to ask.
+func (x *exits) follow() (asked time.Duration, strayed bool, err error) {
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	if !x.settled.Load() || x.kernel == nil || !x.kernel.Strayed() {
-		return false, nil
+	if !x.settled.Load() || x.kernel == nil {
+		return 0, false, nil
 	}
-	return true, x.settle()
+	began := time.Now()
+	strayed = x.kernel.Strayed()
+	asked = time.Since(began)
+	if strayed {
+		err = x.settle()
+	}
+	return asked, strayed, err
 }
 
 // runRoutes keeps the kernel's routes what they should be until ctx ends.
@@ -155,10 +161,11 @@ func (x *exits) runRoutes(ctx context.Context) {
 			c.undone(time.Now())
 		case <-ways.C:
 			began := time.Now()
-			if strayed, failed := x.follow(); strayed {
+			asked, strayed, failed := x.follow()
+			if strayed {
 				c.did(began, time.Now(), failed)
 			}
-			ways.Reset(max(followEvery, 10*time.Since(began)))
+			ways.Reset(max(followEvery, 10*asked))
 		case <-timer.C:
 			began, failed := time.Now(), x.compare()
 			c.did(began, time.Now(), failed)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/egress"
 )
 
@@ -86,7 +88,11 @@ func (k *Kernel) Strayed() bool {
 	covered := map[netip.Addr]bool{}
 	defer func() { k.covered, k.theirs = covered, nil }()
 	for next, was := range k.hops {
-		r, ours, _ := k.askHop(next) // an error is that there is none
+		r, ours, err := k.askHop(next) // an error is that there is none, or that the kernel has no memory to say
+		if passes(err) {
+			covered[next] = k.covered[next]
+			continue
+		}
 		covered[next] = ours
 		now := hopBy(r, next)
 		if ours && k.covered[next] {
@@ -99,6 +105,11 @@ func (k *Kernel) Strayed() bool {
 		}
 	}
 	return false
+}
+
+// passes says of an error that it is of the moment, and not of what was asked.
+func passes(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOMEM, unix.ENOBUFS, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.EINTR}, func(one error) bool { return errors.Is(err, one) })
 }
 
 // nexthop returns the object of a way, and makes it if there is none. Objects that serve no more go at the next Reconcile, or when they are many.

@@ -196,7 +196,7 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 	k.lacking = false
 	defer func() { k.theirs = nil }()
 	var f failures
-	k.rules, k.addresses = k.ends(&f)
+	k.rules, k.addresses = k.ends(have.rules, &f)
 	k.reconcile(have, func(q *queue) { q.routes(have.routes, entries) }, &f)
 	return f.err()
 }
@@ -239,11 +239,12 @@ func (k *Kernel) Remove() error {
 }
 
 // ends lists the rules and addresses there should be. Someone else's routes in an exit's table could lead its packets anywhere, so without its lookup rule
-// its packets are unreachable until they are gone.
-func (k *Kernel) ends(f *failures) (rules map[kernelRule]bool, addresses map[kernelAddress]bool) {
+// its packets are unreachable until they are gone. Where the kernel does not say whether there are any, as for want of memory, a rule that is there stays.
+func (k *Kernel) ends(have map[kernelRule]bool, f *failures) (rules map[kernelRule]bool, addresses map[kernelAddress]bool) {
 	rules, addresses = map[kernelRule]bool{}, map[kernelAddress]bool{}
 	for _, e := range k.config.Exits {
 		theirs, err := k.foreign(e.Table)
+		unknown := err != nil
 		for protocol, example := range theirs {
 			err = fmt.Errorf("use table %d for exit %s: it holds routes of others, as %v of protocol %d; packets of the exit are unreachable until they are gone or the exit has another table",
 				e.Table, e.Name, example, protocol)
@@ -253,8 +254,8 @@ func (k *Kernel) ends(f *failures) (rules map[kernelRule]bool, addresses map[ker
 		}
 		for _, a := range e.Addresses {
 			rules[kernelRule{source: a, priority: UnreachablePriority, unreachable: true}] = true
-			if err == nil {
-				rules[kernelRule{source: a, priority: LookupPriority, table: e.Table}] = true
+			if lookup := (kernelRule{source: a, priority: LookupPriority, table: e.Table}); err == nil || unknown && have[lookup] {
+				rules[lookup] = true
 			}
 			addresses[kernelAddress{address: a, link: k.link}] = true
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/egress"
 )
 
@@ -118,5 +120,17 @@ func TestStrayed(t *testing.T) {
 			n.ip("-n " + n.server + " link set s1 down")
 			compare("s1 down", "") // which cannot be compared, and would be once a second
 		})
+	}
+}
+
+// That the kernel has no memory for an answer is none.
+func TestPasses(t *testing.T) {
+	for err, want := range map[error]bool{nil: false, unix.ENETUNREACH: false, unix.EINVAL: false, unix.ENOBUFS: true, unix.ENOMEM: true} {
+		if err != nil {
+			err = fmt.Errorf("find the way: %w; a route is missing", err)
+		}
+		if got := passes(err); got != want {
+			t.Errorf("%v passes: %v, want %v", err, got, want)
+		}
 	}
 }
