@@ -270,14 +270,19 @@ func (p *Plan) standby(prefix netip.Prefix, d *destination, best *attributes, ex
 // elsewhere stands for whatever exit a best path leaves by that is none of the plan's.
 const elsewhere = maxExits
 
-// leaves says by which exit the best path leaves.
+// leaves says by which exit the best path leaves. Of several sessions of one border router with one neighbour it is that whose route is told alike in all that BGP chooses by; where no difference is told, the first.
 func (d *destination) leaves() int {
+	first := elsewhere
 	for i, a := range d.exits {
-		if sameWay(a, d.best) {
+		if !sameWay(a, d.best) {
+			continue
+		}
+		if a.localPref == d.best.localPref && a.origin == d.best.origin && a.med == d.best.med {
 			return i
 		}
+		first = min(first, i)
 	}
-	return elsewhere
+	return first
 }
 
 // without says whether the main table is to go without the best path: its exit is set aside, and the standby's is not.

@@ -383,6 +383,26 @@ func TestSetAsideElsewhere(t *testing.T) {
 	}
 }
 
+// Two exits are sessions of one border router with one neighbour: local preference tells which of them the best path leaves by.
+func TestOneNeighbourTwice(t *testing.T) {
+	alike := func(preference uint32) func(*Route) {
+		return func(r *Route) {
+			r.RouterID, r.ASPath, r.LocalPref = vpn("a", nil).Route.RouterID, vpn("a", nil).Route.ASPath, preference
+		}
+	}
+	best := unicast("b")
+	alike(200)(best.Route)
+	p := newPlan(t, three, vpn("a", nil), vpn("b", alike(200)), vpn("c", nil), best)
+	if got := p.MainExit(near.Addr()); got != "b" {
+		t.Errorf("the best path has b's local preference, and leaves by %q", got)
+	}
+	best.Route.LocalPref = 300 // as a reflector may set it
+	p.Apply([]Update{best})
+	if got := p.MainExit(near.Addr()); got != "a" {
+		t.Errorf("no exit has the best path's local preference: it leaves by %q, want the first, a", got)
+	}
+}
+
 // When what took over fails, too, the next takes over; an exit that is set aside is no standby while there is another; when all fail, it is BGP's best path.
 func TestSetAsideAgain(t *testing.T) {
 	client := netip.MustParseAddr("2001:db8:c::1")
