@@ -204,6 +204,7 @@ func (w *world) carriers(links int) {
 type program struct {
 	reports chan report // closed at its end
 	last    report      // valid then
+	seen    report      // by until
 }
 
 // start runs a program as nobody.
@@ -274,15 +275,12 @@ func (r report) carried(link string) int {
 	return 0
 }
 
-// until waits until a link has sent more than it had.
+// until waits until a link has sent more than it had when until was called last. A link without a rate may carry all the rest between two reports.
 func (w *world) until(p *program, link string, more int) time.Duration {
 	w.Helper()
-	start, first := time.Now(), -1
-	for r := range p.reports {
-		if first < 0 {
-			first = r.carried(link)
-		}
-		if r.carried(link) > first+more {
+	start, had := time.Now(), p.seen.carried(link)
+	for p.seen = range p.reports {
+		if p.seen.carried(link) > had+more {
 			return time.Since(start)
 		}
 	}
