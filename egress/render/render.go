@@ -127,8 +127,8 @@ func (n Network) families(peers []Peer) []family {
 
 func hostOnly(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// SIDs are the prefixes that any exit's SIDs are in.
-func (n Network) SIDs() (all []netip.Prefix) {
+// sids are the prefixes that any exit's SIDs are in.
+func (n Network) sids() (all []netip.Prefix) {
 	for _, e := range n.Exits {
 		all = append(all, e.Locators...)
 		for _, s := range e.SIDs {
@@ -147,29 +147,27 @@ func (n Network) own() []netip.Prefix {
 	return outermost(all)
 }
 
-// routers are those that only the network itself may tell a way to: SIDs, and the addresses of reflectors and border routers.
-func (n Network) routers() []netip.Prefix {
-	all := n.SIDs()
+// addresses are those of reflectors and border routers.
+func (n Network) addresses() (all []netip.Prefix) {
 	for _, r := range n.Reflectors {
 		all = append(all, hostOnly(r.Address))
 	}
 	for _, b := range n.BorderRouters {
 		all = append(all, hostOnly(b.Address))
 	}
-	return outermost(all)
+	return all
 }
+
+// routers are those that only the network itself may tell a way to: SIDs, and the addresses of reflectors and border routers.
+func (n Network) routers() []netip.Prefix { return outermost(slices.Concat(n.sids(), n.addresses())) }
 
 // Guarded are the prefixes to which nothing goes that comes from an exit: those that SIDs are in, but for an exit's locator that holds more than SIDs.
 func (n Network) Guarded() (all []netip.Prefix) {
-	used := slices.Concat(n.own(), n.Servers)
-	for _, r := range n.Reflectors {
-		used = append(used, hostOnly(r.Address))
-	}
+	used := slices.Concat(n.own(), n.Servers, n.addresses())
 	for _, b := range n.BorderRouters {
-		used = append(used, hostOnly(b.Address))
 		all = append(all, b.Locator)
 	}
-	for _, sids := range n.SIDs() {
+	for _, sids := range n.sids() {
 		if !slices.ContainsFunc(used, func(p netip.Prefix) bool { return sids.Bits() <= p.Bits() && sids.Contains(p.Addr()) }) {
 			all = append(all, sids)
 		}
