@@ -261,12 +261,18 @@ static __always_inline bool is_of_its_clock(struct bpf_sock *sk, __u32 tsval)
 	return (__s32)ahead < 0 || ahead / 1000000 <= since_s + 1;
 }
 
+/* The first copies are in use. Twins of three samples may get lost, but copies whose lead is never known are not corrected for. */
+static __always_inline bool opened(const struct plait_ack_lead *l, __u64 now)
+{
+	return l->opened_s && (__u32)(now / NSEC_PER_SEC) - l->opened_s <= 3 * TWIN_LOST_NS / NSEC_PER_SEC;
+}
+
 /*
  * Whether the flow's socket is to have a copy now: as its congestion control says. Until the first lead is measured that knows of none, and copies are for slow start, in
- * which a shorter round trip costs nobody anything, and on until it knows: an end of copies is a time without ACKs. Negative: this interface leads to no such socket, or it must not
+ * which a shorter round trip costs nobody anything, and on until it knows, but not for long: an end of copies is a time without ACKs. Negative: this interface leads to no such socket, or it must not
  * have this one.
  */
-static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u32 tsval)
+static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u32 tsval, __u64 now)
 {
 	struct bpf_sock *sk = socket_of(skb, key);
 	struct plait_ack_native *n;
@@ -281,12 +287,12 @@ static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow
 	}
 	n = bpf_sk_storage_get(&plait_ack_natives, sk, 0, 0);
 	if (n) {
-		n->copied_us = bpf_ktime_get_ns() / NSEC_PER_USEC;
+		n->copied_us = now / NSEC_PER_USEC;
 		want = !n->closed;
 	} else {
 		tp = bpf_tcp_sock(sk);
 		if (tp)
-			want = l->used || tp->snd_cwnd < tp->snd_ssthresh;
+			want = l->opened_s ? opened(l, now) : tp->snd_cwnd < tp->snd_ssthresh;
 	}
 	bpf_sk_release(sk);
 	return want;
@@ -295,7 +301,7 @@ static __always_inline int wanted(struct __sk_buff *skb, const struct plait_flow
 /* Tells the congestion control. */
 static __always_inline void publish(struct __sk_buff *skb, const struct plait_flow_key *key, const struct plait_ack_lead *l, __u64 now)
 {
-	struct plait_ack_native first = { .closed = !l->used }, *n;
+	struct plait_ack_native first = { .closed = !opened(l, now) }, *n;
 	struct bpf_sock *sk = socket_of(skb, key);
 
 	if (!sk)
@@ -401,7 +407,7 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 		return TCX_DROP;
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&l->copies, 1);
-	want = wanted(skb, key, l, tsval);
+	want = wanted(skb, key, l, tsval, now);
 	if (want < 0) /* the socket is bound to another interface, or in a VRF: TCP would answer with a reset, which ends the flow */
 		return TCX_DROP;
 	if (l->natives && !is_older(l->native_ack, l->native_tsval, seg.acknowledged, tsval)) {
@@ -418,6 +424,8 @@ static __always_inline int copy_heard(struct __sk_buff *skb, const struct plait_
 	if (want) {
 		l->used_ack = seg.acknowledged;
 		l->used_tsval = tsval;
+		if (!l->opened_s)
+			l->opened_s = max(now / NSEC_PER_SEC, 1ULL);
 	} else if (tsval == l->used_tsval) {
 		l->used_tsval--; /* the socket is to have this one's twin */
 	}

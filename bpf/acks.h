@@ -72,7 +72,7 @@ struct plait_ack_lead {
 	__u32 sampled_used; /* 1: the socket was given the copy whose twin is awaited */
 	__u32 used_ack; /* of the latest copy that the socket was given */
 	__u32 used_tsval; /* 0: there was none */
-	__u32 pad;
+	__u32 opened_s; /* CLOCK_MONOTONIC, when the socket was first given one that is no signal; 0: never */
 };
 
 /* What the congestion control is told of a socket, and what it wants. */

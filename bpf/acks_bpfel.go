@@ -33,7 +33,7 @@ type AcksPlaitAckLead struct {
 	SampledUsed  uint32
 	UsedAck      uint32
 	UsedTsval    uint32
-	Pad          uint32
+	OpenedS      uint32
 }
 
 type AcksPlaitAckName struct {
