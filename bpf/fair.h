@@ -269,10 +269,11 @@ static __always_inline void fair_leave(struct sock *sk, const struct plait_sock 
 	struct fair *f = fair_of(sk, s);
 	__u32 cwnd = tp->snd_cwnd;
 
-	if (!f || in_cwnd_reduction(ca_state(sk)))
+	if (!f)
 		return;
 	fair_begin(tp, s, f);
-	tp->snd_ssthresh = max(tp->snd_ssthresh, tp->snd_cwnd);
+	if (!in_cwnd_reduction(ca_state(sk))) /* a recovery ends at ssthresh */
+		tp->snd_ssthresh = max(tp->snd_ssthresh, tp->snd_cwnd);
 	tp->snd_cwnd = cwnd;
 }
 

@@ -223,6 +223,42 @@ func TestFairControlLeaves(t *testing.T) {
 	}
 }
 
+// Who leaves while losses are repaired has half of the algorithm's window after that, too, and not of what the socket was given for it.
+func TestFairControlLeavesInRecovery(t *testing.T) {
+	for range 5 { // a busy machine may look when the repair is over
+		before, after := leaveInRecovery(t)
+		if before.Ca_state != caRecovery || after.Ca_state != caRecovery {
+			continue
+		}
+		if want := 3 * before.Snd_ssthresh; after.Snd_ssthresh < want { // its round trip is a sixth to a fourth of what it is without copies
+			t.Errorf("under %s the window after the repair will be %d packets, and before %d with copies; want %d or more", otherChoice, after.Snd_ssthresh, before.Snd_ssthresh, want)
+		}
+		return
+	}
+	t.Error("no connection left during a repair")
+}
+
+func leaveInRecovery(t *testing.T) (before, after *unix.TCPInfo) {
+	h, c, tell := newFair(t, "fixed:reno", 200*time.Millisecond)
+	tell()
+	h.tool("tc -n " + h.ns + " qdisc add dev lo root tbf rate 8mbit burst 3000 limit 30000")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.transfers("through a short queue", c)
+	}()
+	h.eventually(time.Minute, "losses are repaired", func() bool { return h.info(c.server).Ca_state == caRecovery })
+	before = h.info(c.server)
+	onSocket(h, c.server, func(fd int) error {
+		return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, otherChoice)
+	})
+	after = h.info(c.server)
+	<-ended
+	return before, after
+}
+
+
+
 // A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
 // what is in flight. Its window is that share of the algorithm's. These come so much sooner that they are never closed out: what follows would be a timeout.
 func TestFairControl(t *testing.T) {
@@ -251,12 +287,7 @@ func TestFairControl(t *testing.T) {
 // threshold is ssthresh of a connection's first subflow, packets.
 func (h *host) threshold(c *net.TCPConn) (packets uint32) {
 	h.Helper()
-	raw, err := c.SyscallConn()
-	h.must(err)
-	var info *unix.TCPInfo
-	h.must(raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
-	h.must(err)
-	return info.Snd_ssthresh
+	return h.info(c).Snd_ssthresh
 }
 
 // loaded is the kernel half without a daemon, with one policy for all connections of the host.
