@@ -326,3 +326,44 @@ func TestPartOfRemovedDirectory(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }
+
+// A source that cannot be opened this time costs nothing of what the copies before have brought.
+func TestPartOfUnreadableSource(t *testing.T) {
+	dir := t.TempDir()
+	near, far := net.Pipe()
+	defer near.Close()
+	received := make(chan error, 1)
+	to := filepath.Join(dir, "to")
+	if err := os.Mkdir(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := entry{ID: 1, Kind: isFile, Size: 1 << 20, MTime: moment{Sec: 1e9}, Mode: 0o644}
+	part := filepath.Join(to, partOf("file"))
+	if err := errors.Join(os.WriteFile(part, make([]byte, 900_000), 0o600), os.Chtimes(part, time.Now(), time.Unix(e.MTime.Sec, 0))); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		received <- runReceiver(newStream(far, nil), request{Names: []string{"file"}, To: to, Into: true}, NewProgress(func(Problem) {}))
+	}()
+	p := NewProgress(func(Problem) {})
+	se := &sender{s: newStream(near, nil), open: map[uint64]offered{}, progress: p}
+	se.changed.L = &se.mu
+	heard, sent := make(chan error, 1), make(chan error, 1)
+	go func() {
+		err := se.runHear()
+		se.fail(err)
+		heard <- err
+	}()
+	go func() { sent <- se.runData() }()
+	err := se.offer(offered{entry: e, file: filepath.Join(dir, "gone")})
+	se.mu.Lock()
+	se.walked = true
+	se.changed.Broadcast()
+	se.mu.Unlock()
+	if err := errors.Join(err, se.s.send(msgEnd, struct{}{}), se.s.flush(), <-sent, <-heard, <-received); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(part); err != nil || info.Size() != 900_000 {
+		t.Errorf("the part is %+v, %v", info, err)
+	}
+}

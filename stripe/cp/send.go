@@ -260,10 +260,7 @@ func (se *sender) runData() error {
 func (se *sender) sendFile(o offered, w want) error {
 	f, err := se.openFile(o)
 	if err != nil {
-		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
-			return err
-		}
-		return se.abandon(o, err)
+		return se.leaveOut(o, w, err)
 	}
 	defer f.Close()
 	began, err := stat(f)
@@ -272,10 +269,7 @@ func (se *sender) sendFile(o offered, w want) error {
 		from, err = skip(f, w)
 	}
 	if err != nil {
-		if err := se.s.send(msgBegin, begin{ID: w.ID}); err != nil {
-			return err
-		}
-		return se.abandon(o, err)
+		return se.leaveOut(o, w, err)
 	}
 	if err := se.s.send(msgBegin, begin{ID: w.ID, Offset: from}); err != nil {
 		return err
@@ -309,6 +303,14 @@ func (se *sender) isOpen(id uint64) bool {
 	defer se.mu.Unlock()
 	_, ok := se.open[id]
 	return ok
+}
+
+// leaveOut is sendFile for a file that cannot be read now. What the receiver has of it stays.
+func (se *sender) leaveOut(o offered, w want, err error) error {
+	if err := se.s.send(msgBegin, begin{ID: w.ID, Offset: w.Offset}); err != nil {
+		return err
+	}
+	return se.abandon(o, err)
 }
 
 // abandon breaks a file off that has begun.
