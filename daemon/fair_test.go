@@ -257,8 +257,6 @@ func leaveInRecovery(t *testing.T) (before, after *unix.TCPInfo) {
 	return before, after
 }
 
-
-
 // A subflow whose ACKs come sooner than by themselves grows as it would without: Reno by a packet for every window of the longer round trip, which is more than
 // what is in flight. Its window is that share of the algorithm's. These come so much sooner that they are never closed out: what follows would be a timeout.
 func TestFairControl(t *testing.T) {
