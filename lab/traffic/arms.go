@@ -202,6 +202,7 @@ func (a *armsSender) confirm(ctx context.Context) error {
 
 // arms sends bytes from one address to all of the receiver's, or to one if the application names its link.
 func arms(ctx context.Context, r *run) (*Outcome, error) {
+	r.begin()
 	near, far, err := r.armsPair(r.ends.Port, r.ends.To)
 	if err != nil {
 		return nil, err

@@ -159,6 +159,7 @@ func (l *ledger) transfer(ctx context.Context, r *run) (time.Duration, error) {
 
 // bursts sends count bursts of bytes on one connection.
 func bursts(ctx context.Context, r *run) (*Outcome, error) {
+	r.begin()
 	sizes := append([]int64{r.app.Bytes}, r.app.MoreBytes...)
 	if slices.Min(sizes) <= 0 || r.app.Count <= 0 {
 		return nil, errors.New("start bursts: bytes, more_bytes and count must be greater than 0")

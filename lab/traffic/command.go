@@ -131,7 +131,8 @@ func command(ctx context.Context, r *run) (*Outcome, error) {
 		return nil, err
 	}
 	out := &Outcome{Metrics: map[string]float64{}}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // ended before its server was ready
+		r.begin()
 		return out, nil
 	}
 	client := r.shell(ctx, r.ends.ToNS, r.app.ClientCommand)

@@ -180,6 +180,7 @@ func (r *run) runAnswers(kind echo, conn net.PacketConn, t *trips, answered chan
 
 // ping asks the receiver's host for echoes, count times.
 func ping(ctx context.Context, r *run) (*Outcome, error) {
+	r.begin()
 	e, kind := r.ends, echo6
 	if e.From.Is4() {
 		kind = echo4

@@ -35,3 +35,19 @@ func TestStopBeforeServer(t *testing.T) {
 		}
 	}
 }
+
+// TestBeginsWithItsServer: the time that is allowed from the beginning on, as for the subflows of MPTCP, does not run while an application waits
+// for its server. One that ends before that has begun, so that it is seen to have lasted too short.
+func TestBeginsWithItsServer(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := Ends{FromNS: "plait-test-no-such-namespace", ToNS: "plait-test-no-such-namespace"} // where no server gets ready
+	a := &experiment.App{Type: "command", Protocol: "mptcp", ServerCommand: "true", ClientCommand: "true"}
+	for ctx, want := range map[context.Context]int{t.Context(): 0, over: 1} {
+		began := 0
+		_, err := Run(ctx, a, e, Clock{Origin: time.Now(), Every: tick, Began: func() { began++ }})
+		if began != want || (err == nil) != (ctx == over) {
+			t.Errorf("began %d times, want %d (%v)", began, want, err)
+		}
+	}
+}

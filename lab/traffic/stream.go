@@ -86,6 +86,7 @@ func (d *delays) transfer(ctx context.Context, r *run) (time.Duration, error) {
 
 // stream sends at a constant bit rate until stop_s.
 func stream(ctx context.Context, r *run) (*Outcome, error) {
+	r.begin()
 	if r.app.RateMbps <= 0 {
 		return nil, errors.New("start stream: rate_mbps must be greater than 0")
 	}

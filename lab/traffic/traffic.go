@@ -41,7 +41,7 @@ type Clock struct {
 	Every time.Duration
 	// Seed of the cell.
 	Seed uint64
-	// Began, if set, is called when the application starts, and again if it has to wait for its server first.
+	// Began, if set, is called once, when the application begins: that is after its server is ready, if it has to wait for one.
 	Began func()
 }
 
@@ -77,7 +77,7 @@ func (r *run) end() time.Duration {
 	return r.stop
 }
 
-// begin starts the measurement. An application whose server is a program does so again once it is ready. On a busy guest its stop may have passed by then.
+// begin starts the measurement. Every kind calls it once, one whose server is a program when that is ready. On a busy guest its stop may have passed by then.
 func (r *run) begin() {
 	r.start = r.end()
 	r.meter = newMeter(r.start, r.clock.Every)
@@ -97,7 +97,7 @@ func jitter(a *experiment.App, port uint16, seed uint64) time.Duration {
 	return milliseconds(a.JitterMs * rand.New(rand.NewPCG(seed, uint64(port))).Float64())
 }
 
-// kinds are the application types. Each returns when its work is done or ctx is; the latter is no error.
+// kinds are the application types. Each begins, and returns when its work is done or ctx is; the latter is no error.
 var kinds = map[string]func(context.Context, *run) (*Outcome, error){
 	"download": download,
 	"stream":   stream,
@@ -134,7 +134,6 @@ func Run(ctx context.Context, a *experiment.App, e Ends, c Clock) (*Outcome, err
 		defer cancel()
 		working = limited
 	}
-	r.begin()
 	out, err := kind(working, r)
 	switch {
 	case errors.Is(context.Cause(working), errTimeout):
