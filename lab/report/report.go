@@ -153,11 +153,16 @@ type page struct {
 // Total sums up all verdicts.
 func (p page) Total() verdict {
 	var sum verdict
+	incomplete := 0
 	for _, e := range p.Experiments {
 		sum.Hold += e.Verdict.Hold
 		sum.Total += e.Verdict.Total
 		sum.Cells += e.Verdict.Cells
 		sum.InvalidCells += e.Verdict.InvalidCells
+		incomplete += btoi(e.Incomplete != "")
+	}
+	if incomplete > 0 {
+		sum.Incomplete = fmt.Sprintf("%d of %s incomplete", incomplete, plural(len(p.Experiments), "experiment"))
 	}
 	return sum
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,11 +11,15 @@ import (
 // verdict counts the bounds of an experiment.
 type verdict struct {
 	Hold, Total, InvalidCells, Cells int
-	Incomplete                       string
+	// Incomplete says what is not there; empty if all runs are.
+	Incomplete string
 }
 
 func newVerdict(f *result.File) verdict {
-	v := verdict{Total: len(f.Bounds), Cells: len(f.Cells), Incomplete: f.Incomplete}
+	v := verdict{Total: len(f.Bounds), Cells: len(f.Cells)}
+	if f.Incomplete != "" {
+		v.Incomplete = "incomplete: " + f.Incomplete + " runs, no bound is evaluated"
+	}
 	for _, b := range f.Bounds {
 		if b.OK {
 			v.Hold++
@@ -43,10 +48,8 @@ func (v verdict) Class() string {
 }
 
 func (v verdict) String() string {
-	text := "no bounds"
+	text := cmp.Or(v.Incomplete, "no bounds")
 	switch {
-	case v.Incomplete != "":
-		text = "incomplete: " + v.Incomplete + " runs, no bound is evaluated"
 	case v.Total == 1 && v.Hold == 1:
 		text = "the bound holds"
 	case v.Total == 1:
@@ -55,6 +58,9 @@ func (v verdict) String() string {
 		text = fmt.Sprintf("all %d bounds hold", v.Total)
 	case v.Total > 1:
 		text = fmt.Sprintf("%d of %d bounds hold", v.Hold, v.Total)
+	}
+	if v.Total > 0 && v.Incomplete != "" {
+		text += ", " + v.Incomplete
 	}
 	if v.InvalidCells > 0 {
 		text += fmt.Sprintf(", %d of %s invalid", v.InvalidCells, plural(v.Cells, "run"))
