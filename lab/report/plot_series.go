@@ -27,12 +27,12 @@ func plotSeries(s source, plot result.Plot) *figure {
 			if len(f.curves) == 0 {
 				continue
 			}
+			title := strings.Trim(pointLabel(s.table, point)+": "+set.title, ": ")
+			fig.addCurves(title, f.curves) // each as it was measured, before they are stacked
 			if set.stack {
 				f.curves = stack(f.curves)
 			}
-			title := strings.Trim(pointLabel(s.table, point)+": "+set.title, ": ")
 			titles, frames = append(titles, title), append(frames, f)
-			fig.addCurves(title, f.curves)
 		}
 	}
 	shareScales(frames, plot.LogY)

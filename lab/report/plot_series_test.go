@@ -2,6 +2,7 @@ package report
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"plait.dev/plait/lab/result"
@@ -33,6 +34,21 @@ func TestSubflowsGetAPanelPerVariant(t *testing.T) {
 	fig := draw(newSource(exits(), &colours{}), result.Plot{Kind: "series", Show: []string{"bulk/*.goodput_mbps"}})
 	if len(fig.panels) != 4 || fig.panels[0].title != "a 30\u00a0Mbit/s, b 15\u00a0Mbit/s: mptcp" {
 		t.Errorf("%d panels, first %q; want one per point for mptcp alone: tcp has no subflows", len(fig.panels), fig.panels[0].title)
+	}
+}
+
+// TestStackedNumbersAreEachTheirOwn: what is drawn on top of another curve is not added to it in the file.
+func TestStackedNumbersAreEachTheirOwn(t *testing.T) {
+	f := exits()
+	var second []float64 // of the second subflow, at the first point that has it
+	for _, c := range f.Cells[3:6] {
+		second = append(second, c.Series[2].Values[100])
+	}
+	stat := result.Summarise(second)
+	want := []string{"a 30\u00a0Mbit/s, b 15\u00a0Mbit/s: mptcp", "subflow 2", "10.1", number(stat.Mean), number(stat.Min), number(stat.Max)}
+	fig := draw(newSource(f, &colours{}), result.Plot{Kind: "series", Show: []string{"bulk/*.goodput_mbps"}})
+	if !slices.ContainsFunc(fig.csv, func(row []string) bool { return slices.Equal(row, want) }) {
+		t.Errorf("there is no row %q; the first ones are %q", want, fig.csv[:3])
 	}
 }
 
