@@ -101,8 +101,18 @@ type leadCell struct {
 	Value, SD string
 	// Best is set where one variant is better than all others.
 	Best bool
+	// Few says how many of the runs have the metric, if not all do: the number is no fair one beside others.
+	Few string
 	// Invalid says why there is no number.
 	Invalid string
+}
+
+// leadStat is what becomes a leadCell.
+type leadStat struct {
+	result.Stat
+	// had is how many of the runs have the metric.
+	had, runs int
+	invalid   string
 }
 
 // maxLeadColumns is how many columns of numbers stand side by side.
@@ -116,13 +126,13 @@ func newLead(s source) lead {
 			r.Params = append(r.Params, result.Text(s.table.Points[point].Params[p]))
 		}
 		for _, m := range metrics {
-			r.Cells = append(r.Cells, leadCells(s, m, func(variant string) (result.Stat, string) {
+			r.Cells = append(r.Cells, leadCells(s, m, func(variant string) leadStat {
 				stat, _ := s.table.Metric(point, variant, m.owner, m.name)
-				invalid := ""
-				for _, cell := range s.table.Cells(point, variant) {
+				cells, invalid := s.table.Cells(point, variant), ""
+				for _, cell := range cells {
 					invalid = cell.Invalid
 				}
-				return stat, invalid
+				return leadStat{stat, stat.N, len(cells), invalid}
 			}))
 		}
 		l.Rows = append(l.Rows, r)
@@ -137,10 +147,15 @@ func newLeadMean(s source) lead {
 	r := leadRow{}
 	for _, m := range metrics {
 		means, _ := s.means(m)
-		r.Cells = append(r.Cells, leadCells(s, m, func(variant string) (result.Stat, string) {
-			mean := result.Summarise(means[variant])
+		r.Cells = append(r.Cells, leadCells(s, m, func(variant string) leadStat {
+			mean := leadStat{Stat: result.Summarise(means[variant])}
 			mean.SD = 0 // that over the points says nothing about the seeds
-			return mean, ""
+			for point := range s.table.Points {
+				if stat, ok := s.table.Metric(point, variant, m.owner, m.name); ok {
+					mean.had, mean.runs = mean.had+stat.N, mean.runs+len(s.table.Cells(point, variant))
+				}
+			}
+			return mean
 		}))
 	}
 	l.Rows = []leadRow{r}
@@ -193,20 +208,23 @@ func leadHeads(s source) (lead, []metricRef) {
 	return l, metrics
 }
 
-// leadCells returns one metric for every variant, the best one marked. stat gives its statistics, or, if there are none,
-// why the runs are invalid.
-func leadCells(s source, m metricRef, stat func(variant string) (result.Stat, string)) []leadCell {
+// leadCells returns one metric for every variant, the best one marked unless some of its runs lack it. stat gives its
+// statistics, or, if there are none, why the runs are invalid.
+func leadCells(s source, m metricRef, stat func(variant string) leadStat) []leadCell {
 	cells := make([]leadCell, len(s.table.Variants))
 	best, bestMean, ties := -1, 0.0, 0
 	for i, variant := range s.table.Variants {
-		measured, invalid := stat(variant)
+		measured := stat(variant)
 		if measured.N == 0 {
-			cells[i].Invalid = invalid
+			cells[i].Invalid = measured.invalid
 			continue
 		}
 		cells[i].Value = value(measured.Mean)
 		if measured.N > 1 && measured.SD > 0 {
 			cells[i].SD = spread(measured.SD)
+		}
+		if measured.had < measured.runs {
+			cells[i].Few = fmt.Sprintf("%d of %s", measured.had, plural(measured.runs, "run"))
 		}
 		switch gain := float64(better(m.name)) * (measured.Mean - bestMean); {
 		case best < 0:
@@ -217,7 +235,7 @@ func leadCells(s source, m metricRef, stat func(variant string) (result.Stat, st
 			best, bestMean, ties = i, measured.Mean, 0
 		}
 	}
-	if best >= 0 && ties == 0 && len(s.table.Variants) > 1 && better(m.name) != 0 {
+	if best >= 0 && ties == 0 && cells[best].Few == "" && len(s.table.Variants) > 1 && better(m.name) != 0 {
 		cells[best].Best = true
 	}
 	return cells

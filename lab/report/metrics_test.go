@@ -40,6 +40,27 @@ func TestLeadMarksTheBest(t *testing.T) {
 	}
 }
 
+// TestRunsThatFailedAreNoGain: a mean of some of the runs says so, and is not the best.
+func TestRunsThatFailedAreNoGain(t *testing.T) {
+	s := small()
+	s.file.Cells[1].Invalid = "no subflow" // a, the better one, at the first point
+	a, b := leadCell{Value: "1.50", Few: "1 of 2 runs"}, leadCell{Value: "4.75", SD: "±0.35"}
+	if got := newLead(s).Rows[0].Cells[0]; !reflect.DeepEqual(got, []leadCell{a, b}) {
+		t.Errorf("cells = %+v", got)
+	}
+	a, b = leadCell{Value: "2.12", Few: "3 of 4 runs"}, leadCell{Value: "5.25"}
+	if got := newLeadMean(s).Rows[0].Cells[0]; !reflect.DeepEqual(got, []leadCell{a, b}) {
+		t.Errorf("over the points: %+v", got)
+	}
+	if got := a.forText().text; got != "2.12 (3 of 4 runs)" {
+		t.Errorf("the terminal shows %q", got)
+	}
+	s.file.Cells[1].Invalid, s.file.Cells[2].Invalid = "", "no subflow" // b's
+	if got := newLead(s).Rows[0].Cells[0]; !got[0].Best || got[1].Few != "1 of 2 runs" {
+		t.Errorf("with a run less of the worse one: %+v", got)
+	}
+}
+
 func TestHeadline(t *testing.T) {
 	if got, want := headline(small()), "App p50: a 2.25\u00a0ms, b 5.25\u00a0ms, mean over 2 points"; got != want {
 		t.Errorf("headline = %q, want %q", got, want)

@@ -58,6 +58,7 @@ type view struct {
 	Lead     lead
 	Figures  []*figure
 	Bounds   []*boundGroup
+	Invalid  []invalidRun
 	Paper    []paperRow
 	// Dir holds the experiment's files, relative to the page.
 	Dir string
@@ -77,7 +78,7 @@ func views(files []*result.File, dir string) []*view {
 	for _, f := range sorted {
 		s := newSource(f, variants)
 		e := &view{File: f, ID: f.Experiment.Name, Verdict: newVerdict(f), Headline: headline(s), Lead: newLead(s),
-			Bounds: boundGroups(s), Paper: paperRows(s)}
+			Bounds: boundGroups(s), Invalid: invalidRuns(s), Paper: paperRows(s)}
 		for n := 2; taken[e.ID]; n++ { // another experiment may be called like this one with its number
 			e.ID = fmt.Sprintf("%s-%d", f.Experiment.Name, n)
 		}

@@ -67,6 +67,7 @@ func checkLinks(t *testing.T, dir string, page []byte) {
 func checkSays(t *testing.T, page []byte) {
 	for _, want := range []string{
 		"<h2>Do two exits carry a download faster than the BGP best path?</h2>",
+		"<h3>Invalid runs</h3>", `<td>vegas</td><td class="num">1</td><td class="bad prose">congestion control vegas is not registered</td>`,
 		"7 of 8 bounds hold", "0 of 2 bounds hold, 1 of 3 runs invalid", "congestion control vegas is not registered",
 		"mptcp.bulk.goodput_mbps &gt;= 0.6 * (a_mbps &#43; b_mbps)", "headers take 8 %", "SRv6-EPE suite, scenario 2",
 		"plait lab run two-exits --seeds 3", "6.12.107", "2026-01-01T00:00:00Z", "9f86d081884c", "v0.1.0", "7.2.22",

@@ -147,6 +147,8 @@ func (c leadCell) forText() textCell {
 		return textCell{"-", ""}
 	case c.Best:
 		return textCell{strings.TrimSpace(c.Value + " " + c.SD), bold}
+	case c.Few != "":
+		return textCell{strings.TrimSpace(c.Value+" "+c.SD) + " (" + c.Few + ")", ""}
 	}
 	return textCell{strings.TrimSpace(c.Value + " " + c.SD), ""}
 }
@@ -212,14 +214,7 @@ func (p *printer) bounds(s source) {
 
 // invalid lists the runs without numbers.
 func (p *printer) invalid(s source) {
-	for _, cell := range s.file.Cells {
-		if cell.Invalid == "" {
-			continue
-		}
-		where := ""
-		if point, ok := s.table.Find(cell.Params); ok {
-			where = pointLabel(s.table, point)
-		}
-		fmt.Fprintf(&p.out, "%s %s: %s\n", p.paint(red, "invalid"), joined(where, cell.Variant, fmt.Sprintf("seed %d", cell.Seed)), cell.Invalid)
+	for _, r := range invalidRuns(s) {
+		fmt.Fprintf(&p.out, "%s %s: %s\n", p.paint(red, "invalid"), joined(r.Point, r.Variant, fmt.Sprintf("seed %d", r.Seed)), r.Invalid)
 	}
 }

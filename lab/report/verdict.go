@@ -120,6 +120,28 @@ func boundGroups(s source) []*boundGroup {
 	return groups
 }
 
+// invalidRun is a run without numbers.
+type invalidRun struct {
+	Point string
+	*result.Cell
+}
+
+func invalidRuns(s source) []invalidRun {
+	var runs []invalidRun
+	for i := range s.file.Cells {
+		cell := &s.file.Cells[i]
+		if cell.Invalid == "" {
+			continue
+		}
+		where := ""
+		if point, ok := s.table.Find(cell.Params); ok {
+			where = pointLabel(s.table, point)
+		}
+		runs = append(runs, invalidRun{where, cell})
+	}
+	return runs
+}
+
 // paperRow compares a published number with ours.
 type paperRow struct {
 	Metric, Point, Published, Ours, Ratio, Source string
