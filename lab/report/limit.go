@@ -27,9 +27,9 @@ func (s source) limits(point int, variant, owner, metric string) []limit {
 		left, right, ok := strings.Cut(b.Expression, b.Operator)
 		switch {
 		case !ok || s.alone(left) && s.alone(right): // both are drawn anyway
-		case isMetric(left, variant, owner, metric):
+		case s.isMetric(left, variant, owner, metric):
 			found = append(found, limit{b.Operator, b.Right, b.OK})
-		case isMetric(right, variant, owner, metric):
+		case s.isMetric(right, variant, owner, metric):
 			found = append(found, limit{mirrored[b.Operator], b.Left, b.OK})
 		}
 	}
@@ -46,7 +46,7 @@ func (s source) alone(expression string) bool {
 // published returns the paper's number for a metric.
 func (s source) published(point int, variant, owner, metric string) (result.Published, bool) {
 	for _, p := range s.file.Paper {
-		if at, ok := s.table.Find(p.Params); ok && at == point && isMetric(p.Metric, variant, owner, metric) {
+		if at, ok := s.table.Find(p.Params); ok && at == point && s.isMetric(p.Metric, variant, owner, metric) {
 			return p, true
 		}
 	}
@@ -57,9 +57,18 @@ func (s source) published(point int, variant, owner, metric string) (result.Publ
 const onlyVariant = "run"
 
 // isMetric reports whether an expression is just this metric, as variant.metric or variant.owner.metric, or owner.metric in a file without variants.
-func isMetric(expression, variant, owner, metric string) bool {
+// variant.metric is that of the variant's only application, not of another owner that has one of the same name.
+func (s source) isMetric(expression, variant, owner, metric string) bool {
 	expression = strings.TrimSpace(expression)
-	return expression == variant+"."+metric || expression == variant+"."+owner+"."+metric || variant == onlyVariant && expression == owner+"."+metric
+	return expression == variant+"."+metric && s.isApplication(owner) || expression == variant+"."+owner+"."+metric || variant == onlyVariant && expression == owner+"."+metric
+}
+
+// isApplication reports whether the owner of a metric is none of the others: a node, a link, a connection of an application, or fairness.
+func (s source) isApplication(owner string) bool {
+	t := s.file.Experiment.Topology
+	return !strings.Contains(owner, "/") && owner != "fairness" &&
+		!slices.ContainsFunc(t.Nodes, func(n result.Node) bool { return n.Name == owner }) &&
+		!slices.ContainsFunc(t.Links, func(l result.Link) bool { return l.Name == owner })
 }
 
 // sign writes an operator the way people do.

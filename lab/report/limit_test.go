@@ -28,6 +28,13 @@ func TestLimits(t *testing.T) {
 	if got := s.limits(1, "run", "app", "p50_ms"); !reflect.DeepEqual(got, []limit{{">=", 8, false}}) {
 		t.Errorf("without variants: limits = %v", got)
 	}
+	s.file.Experiment.Topology = chain("host", "peer")
+	s.file.Bounds = []result.Bound{{Expression: "b.p50_ms <= 5", Operator: "<=", Params: x, Left: 7, Right: 5}}
+	for _, owner := range []string{"host", "l1", "app/1", "fairness"} { // each may have a metric of that name
+		if got := s.limits(1, "b", owner, "p50_ms"); len(got) > 0 || s.concerns("b.p50_ms", owner+".p50_ms") {
+			t.Errorf("the application's limits %v are those of %s", got, owner)
+		}
+	}
 	if p, ok := s.published(0, "a", "app", "p50_ms"); !ok || p.Published != 4 {
 		t.Errorf("published = %v, %v", p, ok)
 	}

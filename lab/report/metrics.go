@@ -70,7 +70,7 @@ func mainMetrics(s source) []metricRef {
 // concerns reports whether a path of a bound, variant.metric or variant.owner.metric, is about a metric of some variant.
 func (s source) concerns(path, name string) bool {
 	owner, metric := split(name)
-	return slices.ContainsFunc(s.table.Variants, func(v string) bool { return isMetric(path, v, owner, metric) })
+	return slices.ContainsFunc(s.table.Variants, func(v string) bool { return s.isMetric(path, v, owner, metric) })
 }
 
 // lead is the table at the top of an experiment: points of the matrix by variants by metrics.
