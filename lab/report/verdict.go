@@ -3,6 +3,8 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"plait.dev/plait/lab/result"
@@ -114,7 +116,8 @@ func boundGroups(s source) []*boundGroup {
 		if b.Seed > 0 {
 			where = strings.TrimPrefix(fmt.Sprintf("%s, seed %d", where, b.Seed), ", ")
 		}
-		g.Rows = append(g.Rows, boundRow{where, fmt.Sprintf("%.5g", b.Left), sign(b.Operator), fmt.Sprintf("%.5g", b.Right), b.Invalid, b.OK})
+		left, right := sides(b)
+		g.Rows = append(g.Rows, boundRow{where, left, sign(b.Operator), right, b.Invalid, b.OK})
 		g.Hold += btoi(b.OK)
 	}
 	return groups
@@ -140,6 +143,27 @@ func invalidRuns(s source) []invalidRun {
 		runs = append(runs, invalidRun{where, cell})
 	}
 	return runs
+}
+
+// sides writes both sides of a bound with as many digits as tell them apart: of two that look the same, who is told that one is larger cannot see why.
+func sides(b result.Bound) (left, right string) {
+	for _, digits := range []int{5, 8, -1} {
+		if left, right = side(b.Left, digits), side(b.Right, digits); left != right || b.Left == b.Right {
+			break
+		}
+	}
+	return left, right
+}
+
+// side writes a number with so many significant digits, a whole one with all it has.
+func side(v float64, digits int) string {
+	if v == math.Trunc(v) {
+		digits = -1
+	}
+	if a := math.Abs(v); a >= 1e5 && a < 1e15 { // without an exponent, and nothing before the point is rounded away
+		return strconv.FormatFloat(v, 'f', min(digits, 0), 64)
+	}
+	return strconv.FormatFloat(v, 'g', digits, 64)
 }
 
 // paperRow compares a published number with ours.
