@@ -9,7 +9,7 @@ import (
 // units are the endings of the names of metrics and parameters, and how the unit is written. Longer endings come first.
 var units = []struct{ ending, unit string }{
 	{"_mbps", "Mbit/s"}, {"_kbps", "kbit/s"}, {"_bps", "bit/s"}, {"_percent", "%"}, {"_packets", "packets"},
-	{"_segments", "segments"}, {"_bytes", "bytes"}, {"_kmh", "km/h"}, {"_kb", "KB"}, {"_mb", "MB"}, {"_ms", "ms"}, {"_us", "µs"}, {"_s", "s"}, {"_m", "m"},
+	{"_segments", "segments"}, {"_bytes", "bytes"}, {"_kmh", "km/h"}, {"_kb", "KB"}, {"_mb", "MB"}, {"_ms", "ms"}, {"_us", "µs"}, {"_per_second", "1/s"}, {"_per_s", "1/s"}, {"_s", "s"}, {"_m", "m"},
 }
 
 // spell splits a name like goodput_mbps into words and unit.
@@ -67,8 +67,9 @@ func match(pattern, name string) bool {
 
 // better says whether more (1) or less (-1) of a metric is better, or neither is known (0).
 func better(metric string) int {
+	_, unit := spell(metric)
 	switch {
-	case metric == "start_s":
+	case metric == "start_s", unit == "1/s": // a rate: that of requests is better high, that of timeouts low
 		return 0
 	case strings.Contains(metric, "goodput"), strings.Contains(metric, "jain"), strings.Contains(metric, "_second_mbps"):
 		return 1

@@ -27,6 +27,7 @@ func TestSpell(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"longest_silence_ms": {"longest silence", "ms"}, "goodput_mbps": {"goodput", "Mbit/s"}, "completion_s": {"completion", "s"},
 		"retransmissions": {"retransmissions", ""}, "loss_percent": {"loss", "%"},
+		"requests_per_s": {"requests", "1/s"}, "bits_per_second": {"bits", "1/s"},
 	} {
 		if words, unit := spell(name); [2]string{words, unit} != want {
 			t.Errorf("spell(%q) = %q, %q, want %q", name, words, unit, want)
@@ -34,5 +35,15 @@ func TestSpell(t *testing.T) {
 	}
 	if got := withUnit("a_mbps", 30.0); got != "a 30\u00a0Mbit/s" {
 		t.Errorf("withUnit = %q", got)
+	}
+}
+
+func TestBetter(t *testing.T) {
+	for metric, want := range map[string]int{
+		"goodput_mbps": 1, "completion_s": -1, "p95_ms": -1, "segments_retransmitted": -1, "start_s": 0, "requests_per_s": 0, "bits_per_second": 0, "loss_percent": 0,
+	} {
+		if got := better(metric); got != want {
+			t.Errorf("better(%q) = %d, want %d", metric, got, want)
+		}
 	}
 }
