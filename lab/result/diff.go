@@ -16,8 +16,8 @@ const (
 
 // Report says what differs between two result files.
 type Report struct {
-	// Provenance lists what was not the same about the runs: command, kernel, versions, and parameters that are constant
-	// in each file.
+	// Provenance lists what was not the same about the runs: command, kernel, versions, parameters that are constant in
+	// each file, and whether it is incomplete.
 	Provenance []Change `json:"provenance"`
 	// Cells that are not in both files, or valid in only one.
 	Cells []Change `json:"cells"`
@@ -59,8 +59,8 @@ func Diff(a, b *File) Report {
 	for _, k := range union(cellKeys(ta), cellKeys(tb)) {
 		ca, cb := ta.cells[k], tb.cells[k]
 		point, variant, _ := strings.Cut(k, "\x00")
-		if state(ca) != state(cb) {
-			r.Cells = append(r.Cells, Change{strings.TrimPrefix(point+", "+variant, ", "), state(ca), state(cb)})
+		if sa, sb := state(ca, a), state(cb, b); sa != sb {
+			r.Cells = append(r.Cells, Change{strings.TrimPrefix(point+", "+variant, ", "), sa, sb})
 		}
 		va, vb := collect(ca), collect(cb)
 		if len(va) == 0 || len(vb) == 0 {
@@ -122,6 +122,7 @@ func provenance(a, b *File, varying []string) []Change {
 		}
 	}
 	add("experiment", a.Experiment.Name, b.Experiment.Name)
+	add("incomplete", or(a.Incomplete, "no"), or(b.Incomplete, "no"))
 	pa, pb := a.Provenance, b.Provenance
 	add("command", pa.Command, pb.Command)
 	add("seeds", fmt.Sprint(pa.Seeds), fmt.Sprint(pb.Seeds))
@@ -238,8 +239,8 @@ func boundKeys(f *File, params []string) []string {
 	return names
 }
 
-// state says in words what a group of seeds is.
-func state(cells []*Cell) string {
+// state says in words what a group of seeds of f is. An incomplete file has not all of them.
+func state(cells []*Cell, f *File) string {
 	invalid := ""
 	valid := 0
 	for _, cell := range cells {
@@ -249,13 +250,14 @@ func state(cells []*Cell) string {
 			invalid = fmt.Sprintf("; seed %d is invalid: %s", cell.Seed, cell.Invalid)
 		}
 	}
+	seeds := max(len(f.Provenance.Seeds), len(cells))
 	switch {
 	case len(cells) == 0:
 		return "absent"
-	case invalid == "":
+	case valid == seeds:
 		return "valid"
 	}
-	return fmt.Sprintf("%d of %d seeds valid%s", valid, len(cells), invalid)
+	return fmt.Sprintf("%d of %d seeds valid%s", valid, seeds, invalid)
 }
 
 // collect gathers each metric's values over the valid seeds.

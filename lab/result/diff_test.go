@@ -156,3 +156,22 @@ func TestDiffTellsSeedsFromMeans(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestDiffTellsIncomplete: a mean of the seeds that had run until somebody ended them is not compared without a word.
+func TestDiffTellsIncomplete(t *testing.T) {
+	b := sample()
+	b.Cells, b.Bounds, b.Incomplete = b.Cells[:7], nil, "7 of 8"
+	r := Diff(sample(), b)
+	if want := []Change{{"incomplete", "no", "7 of 8"}}; !slices.Equal(r.Provenance, want) {
+		t.Errorf("provenance = %v, want %v", r.Provenance, want)
+	}
+	if want := []Change{{"rate_mbps 20, tcp", "valid", "1 of 2 seeds valid"}}; !slices.Equal(r.Cells, want) {
+		t.Errorf("cells = %v, want %v", r.Cells, want)
+	}
+	more := sample() // of as many seeds as were asked for
+	more.Provenance.Seeds = []int{1}
+	more.Cells = slices.DeleteFunc(more.Cells, func(c Cell) bool { return c.Seed > 1 })
+	if r := Diff(sample(), more); len(r.Cells) > 0 {
+		t.Errorf("cells of complete files: %v", r.Cells)
+	}
+}
