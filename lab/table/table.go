@@ -139,10 +139,14 @@ func Write(dir string, files []*result.File) error {
 	for i, t := range tables {
 		all := map[place]found{}
 		for _, f := range files {
+			if f.Experiment.Name != t.experiment {
+				continue
+			}
+			if f.Incomplete != "" {
+				return fmt.Errorf("make %s: a result file of %s is incomplete, it has %s runs; finish it with `plait lab run %[2]s --json FILE --resume`",
+					t.file, t.experiment, f.Incomplete)
+			}
 			for i := range f.Cells {
-				if f.Experiment.Name != t.experiment {
-					continue
-				}
 				if err := collect(all, &f.Cells[i], t.entry, t.value); err != nil {
 					return fmt.Errorf("make %s of %s: %w", t.file, t.experiment, err)
 				}

@@ -74,6 +74,8 @@ func TestWriteMistakes(t *testing.T) {
 			neck.Cells = append(neck.Cells, other)
 		},
 			"make bottleneck.csv of rtcp-table-bottleneck: of bic there are runs with map[rate_mbps:2.2 rtt_ms:200] and with map[queue_packets:1000 rate_mbps:2.2 rtt_ms:200], whose mean says nothing; leave one of them out"},
+		{func(_, neck *result.File) { neck.Incomplete = "1 of 2" },
+			"make bottleneck.csv: a result file of rtcp-table-bottleneck is incomplete, it has 1 of 2 runs; finish it with `plait lab run rtcp-table-bottleneck --json FILE --resume`"},
 		{func(_, neck *result.File) { neck.Provenance.Kernel = "6.1.2" },
 			"make tables: the results are of kernel 6.12.1 and of kernel 6.1.2; a set is of one"},
 	} {
