@@ -92,21 +92,21 @@ func cellKey(params map[string]any, variant string, seed int) string {
 	return fmt.Sprintf("%s %s %d", text, variant, seed)
 }
 
-// missing says why a point's numbers cannot be used: a cell that did not run or is invalid. Empty if they can.
-func (r ran) missing(p point, seeds int) string {
+// missing says why a point's numbers cannot be used: a cell that did not run or is invalid, and its seed. Empty if they can.
+func (r ran) missing(p point, seeds int) (why string, of int) {
 	for _, c := range p.cells {
 		for seed := 1; seed <= seeds; seed++ {
 			cell := r[cellKey(c.Params, c.Variant, seed)]
 			if cell == nil {
-				return fmt.Sprintf("the cell of variant %s, seed %d did not run", c.Variant, seed)
+				return fmt.Sprintf("the cell of variant %s, seed %d did not run", c.Variant, seed), seed
 			}
 			if cell.Invalid != "" {
 				reason, _, _ := strings.Cut(cell.Invalid, "\n") // the list of invalid cells has all of it
-				return fmt.Sprintf("the cell of variant %s, seed %d is invalid: %s", c.Variant, seed, reason)
+				return fmt.Sprintf("the cell of variant %s, seed %d is invalid: %s", c.Variant, seed, reason), seed
 			}
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // mean gives the mean of a metric over the seeds from the first to the last, NaN unless every one measured it.
@@ -175,9 +175,14 @@ func (x *Experiment) bound(b Bound, g group, cells ran) result.Bound {
 	}
 	r.Operator = operator
 	for _, p := range g.points {
-		if r.Invalid = cells.missing(p, x.Seeds); r.Invalid != "" {
-			return r
+		why, seed := cells.missing(p, x.Seeds)
+		if why == "" {
+			continue
 		}
+		if r.Invalid = why; b.Over == overSeed {
+			r.Seed = seed // by having one it differs from the same bound on the means
+		}
+		return r
 	}
 	undecided := r
 	with := func(first, last int) result.Bound {
@@ -227,7 +232,7 @@ func spare(b result.Bound) float64 {
 func (x *Experiment) published(paper Published, p point, cells ran) (result.Published, bool) {
 	r := result.Published{Metric: paper.Metric, Params: p.params, Source: paper.Source, Published: paper.Value}
 	e, err := x.load.compile(paper.Metric)
-	if err != nil || cells.missing(p, x.Seeds) != "" {
+	if why, _ := cells.missing(p, x.Seeds); err != nil || why != "" {
 		return r, false
 	}
 	r.Ours, err = evaluate(e, e.scope([]point{p}, false, cells.mean(1, x.Seeds)))

@@ -95,7 +95,7 @@ func TestEverySeed(t *testing.T) {
 		if len(bounds) != 1 || !reflect.DeepEqual(bounds[0], want) {
 			t.Errorf("%+v, want %+v", bounds, want)
 		}
-		if bounds, _ := x.Evaluate(measure(x, byPoint)[:1]); bounds[0].OK || bounds[0].Invalid == "" {
+		if bounds, _ := x.Evaluate(measure(x, byPoint)[:1]); bounds[0].OK || bounds[0].Invalid == "" || bounds[0].Seed != 2 {
 			t.Errorf("without all seeds: %+v", bounds)
 		}
 	}

@@ -179,7 +179,7 @@ type Bound struct {
 	Operator   string         `json:"operator"`
 	Right      float64        `json:"right"`
 	OK         bool           `json:"ok"`
-	// Seed is the one with the least to spare, where the bound must hold with every one; Left and Right are its numbers. Otherwise 0, and they are those of the means.
+	// Seed is the one with the least to spare, where the bound must hold with every one; Left and Right are its numbers. If the bound is invalid for a run it is that of the run. Otherwise 0, and they are those of the means.
 	Seed int `json:"seed,omitempty"`
 	// Invalid says why it could not be evaluated; such a bound does not hold.
 	Invalid string `json:"invalid,omitempty"`
