@@ -8,6 +8,7 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,6 +169,12 @@ func (p page) Total() verdict {
 	return sum
 }
 
+// href is the address of one of the files beside the page. The name of these is the user's: the template would take what is before a colon in it for a
+// scheme, and leave a # or ? as it is.
+func href(base, rest string) template.URL {
+	return template.URL((&url.URL{Path: base + rest}).String())
+}
+
 func render(experiments []*view, opt Options) ([]byte, error) {
 	text := func(name string) string {
 		b, err := assets.ReadFile(name)
@@ -184,7 +191,7 @@ func render(experiments []*view, opt Options) ([]byte, error) {
 		last := &p.Sections[len(p.Sections)-1]
 		last.Experiments = append(last.Experiments, e)
 	}
-	t, err := template.New("report").Funcs(template.FuncMap{"plural": plural}).Parse(text("report.html.tmpl"))
+	t, err := template.New("report").Funcs(template.FuncMap{"plural": plural, "href": href}).Parse(text("report.html.tmpl"))
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,10 @@ package report
 
 import (
 	"bytes"
+	"html"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -61,6 +63,32 @@ func checkLinks(t *testing.T, dir string, page []byte) {
 	}
 	for _, svg := range regexp.MustCompile(`(?s)<svg class="plot.*?</svg>`).FindAll(page, -1) {
 		wellFormed(t, svg)
+	}
+}
+
+// TestLinksOfAnyName: the files beside the page are found whatever it is called.
+func TestLinksOfAnyName(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, `12:30 #1 100%? "a" & <b>.html`)
+	if err := Write(path, []*result.File{exits()}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(` href="([^#][^"]*)"`).FindAllSubmatch(page, -1)
+	if len(links) < 5 {
+		t.Errorf("%d links on the page", len(links))
+	}
+	for _, m := range links {
+		to, err := url.Parse(html.UnescapeString(string(m[1])))
+		if err != nil || to.Scheme != "" {
+			t.Fatalf("%s: %v", m[1], err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(to.Path))); err != nil {
+			t.Errorf("%s: %v", m[1], err)
+		}
 	}
 }
 
