@@ -55,7 +55,8 @@ func report(node string, prefix netip.Prefix, changes []routeChange, events []Ro
 		if c.table != unix.RT_TABLE_MAIN {
 			table = fmt.Sprintf("table %d", c.table)
 		}
-		out.Marks = append(out.Marks, result.Mark{AtS: round(c.at.Seconds()), Text: fmt.Sprintf("%s: %s in %s: %s", node, prefix, table, c.text)})
+		at := c.at.Round(time.Microsecond).Seconds() // six digits would not do for the milliseconds of a quarter of an hour
+		out.Marks = append(out.Marks, result.Mark{AtS: at, Text: fmt.Sprintf("%s: %s in %s: %s", node, prefix, table, c.text)})
 	}
 	for _, kind := range []string{Announce, Withdraw, Fail, Recover} {
 		for _, which := range []struct {

@@ -50,6 +50,16 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestMarksKeepMilliseconds: what follows an event late in a long run is not drawn before it.
+func TestMarksKeepMilliseconds(t *testing.T) {
+	out := &Outcome{Metrics: map[string]map[string]float64{}}
+	changes := []routeChange{{at: 12345678901 * time.Microsecond, table: 254, routes: 1}}
+	report("server", netip.MustParsePrefix("2001:db8:c::/48"), changes, nil, 4*time.Hour, out)
+	if at := out.Marks[0].AtS; at != 12345.678901 {
+		t.Errorf("marked at %v s", at)
+	}
+}
+
 func TestLongestHole(t *testing.T) {
 	lost := routeChange{at: 2 * time.Second, table: 254}
 	exit := routeChange{at: time.Second, table: 101}
