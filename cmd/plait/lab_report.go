@@ -20,6 +20,11 @@ func newLabReport() *cobra.Command {
 		Example: "  plait lab report results/*.json --out report.html",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			for _, path := range args {
+				if sameFile(path, out) {
+					return fmt.Errorf("report: --out %s is the result file %s, whose place the page would take: give another file", out, path)
+				}
+			}
 			var files []*result.File
 			doing, end := lab.Busy("report")
 			defer end()

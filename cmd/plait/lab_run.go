@@ -220,6 +220,9 @@ func (f *runFlags) outputs(experiments []loaded) error {
 			return fmt.Errorf("run: --%s %w", flag, err)
 		}
 	}
+	if err := f.distinct(experiments); err != nil {
+		return err
+	}
 	var dirs []string
 	if f.captures != "." || slices.ContainsFunc(experiments, loaded.captures) {
 		dirs = append(dirs, f.captures)
@@ -245,6 +248,38 @@ func (f *runFlags) outputs(experiments []loaded) error {
 		}
 	}
 	return nil
+}
+
+// distinct sees that no two files to be written are one: what takes hours would be lost to what is written after it.
+func (f *runFlags) distinct(experiments []loaded) error {
+	var files [][2]string // flag and path
+	for _, e := range experiments {
+		files = append(files, [2]string{"--json", f.path(e.Spec.Name, len(experiments) > 1)})
+	}
+	if f.json == "" {
+		files = nil
+	}
+	files = append(files, [2]string{"--report", f.report}, [2]string{"--console", f.console})
+	for i, a := range files {
+		for _, b := range files[:i] {
+			if a[1] != "" && b[1] != "" && sameFile(a[1], b[1]) {
+				return fmt.Errorf("run: %s %s and %s %s are one file, and what is written last would be all it has: give each a file of its own", b[0], b[1], a[0], a[1])
+			}
+		}
+	}
+	return nil
+}
+
+// sameFile says that two paths lead to one file, whether there is one or not.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	if errA == nil && errB == nil {
+		return os.SameFile(infoA, infoB)
+	}
+	a, errA = filepath.Abs(a)
+	b, errB = filepath.Abs(b)
+	return errA == nil && errB == nil && a == b
 }
 
 // isDirectory says that a path names a directory, whether there is one or not.

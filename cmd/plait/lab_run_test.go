@@ -24,6 +24,10 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(results, "tcp-single.json"), []byte(`{"format": 1, "exp`), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(dir, "link.json")
+	if err := os.Symlink(filepath.Join(results, "tcp-single.json"), link); err != nil {
+		t.Fatal(err)
+	}
 	one, two := []string{"tcp-single"}, []string{"demo-exits", "tcp-single"}
 	for _, test := range []struct {
 		flags runFlags
@@ -40,6 +44,11 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		{runFlags{json: "-"}, two, "--json - is not standard output here"},
 		{runFlags{json: results, resume: true}, two, "read result " + filepath.Join(results, "tcp-single.json")},
 		{runFlags{resume: true}, one, "give both"},
+		{runFlags{json: dir + "/r", report: results + "/../r"}, one, "--json " + dir + "/r and --report " + results + "/../r are one file"},
+		{runFlags{json: dir + "/r", console: dir + "/r"}, one, "are one file"},
+		{runFlags{json: link, report: filepath.Join(results, "tcp-single.json")}, one, "are one file"},
+		{runFlags{json: results, report: results + "/demo-exits.json"}, two, "are one file"},
+		{runFlags{json: results, report: dir + "/r", console: dir + "/console"}, two, ""},
 		{runFlags{json: results}, two, ""},
 		{runFlags{json: filepath.Join(dir, "new", "result.json"), resume: true}, one, ""},
 	} {
@@ -227,5 +236,22 @@ func TestPart(t *testing.T) {
 	}
 	if got := part(0, 1); got != "" {
 		t.Errorf("one alone is %q", got)
+	}
+}
+
+// TestReportDoesNotReplaceItsResult: the page is made of what is in its place.
+func TestReportDoesNotReplaceItsResult(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.json")
+	if err := result.Write(path, &result.File{Format: result.Format, Experiment: result.Experiment{Name: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot()
+	root.SetOut(io.Discard)
+	root.SetArgs([]string{"lab", "report", path, "--out", path})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "whose place the page would take") {
+		t.Errorf("%v", err)
+	}
+	if _, err := result.Read(path); err != nil {
+		t.Error(err)
 	}
 }
