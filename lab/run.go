@@ -120,6 +120,9 @@ func (r *run) all(ctx context.Context) error {
 	}
 	close(next)
 	workers.Wait()
+	if !slices.Contains(r.results, nil) {
+		return nil // whoever ended it came too late
+	}
 	return context.Cause(ctx)
 }
 

@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -30,6 +31,24 @@ func TestStoreSaves(t *testing.T) {
 	}
 	if len(files) != 1 || len(files[0].Cells) != 2 || files[0].Incomplete != "2 of 3" {
 		t.Errorf("saved: %+v", files)
+	}
+}
+
+// Who interrupts an experiment when its last cell is there has interrupted nothing: its bounds are evaluated. One cell less, and it is so.
+func TestInterruptedTooLate(t *testing.T) {
+	r := interrupted(t)
+	r.progress = newProgress(nil, "", nil)
+	why := errors.New("interrupted")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupt(why)
+	for i := range r.cells {
+		if err := r.all(ctx); !errors.Is(err, why) {
+			t.Errorf("with %d of %d cells: %v", i, len(r.cells), err)
+		}
+		r.results[i] = &result.Cell{}
+	}
+	if err := r.all(ctx); err != nil {
+		t.Errorf("with all cells: %v", err)
 	}
 }
 
