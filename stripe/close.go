@@ -138,6 +138,13 @@ func (c *Conn) finish(why error, tell string) {
 	time.AfterFunc(2*closeWait, c.cut) // a path that is full takes no farewell
 }
 
+// reason is why the session has ended; nil: it has not.
+func (c *Conn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
 // takeFarewell ends the session, as the peer has. Once both ends know that it is over, what is still on its way, on slower paths, is of no use:
 // the end that said so first cuts them when it is answered, or when the peer closes a path, for the answer may be behind all that is in another's
 // queue; the other one when the path of its answer is closed.

@@ -88,6 +88,8 @@ func dial(ctx context.Context, cfg *Config, peers []Peer) (*Conn, error) {
 	case err = <-first:
 	case <-ctx.Done():
 		err = errors.Join(context.Cause(ctx), d.errors())
+	case <-d.c.done: // the peer has ended it with the first path
+		err = errors.Join(d.c.reason(), d.errors())
 	}
 	if err != nil {
 		d.c.finish(net.ErrClosed, "")

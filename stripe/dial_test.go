@@ -3,6 +3,8 @@ package stripe
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -45,6 +47,45 @@ func TestDialMappedAddress(t *testing.T) {
 	conn, err := DialPeers(ctx, &Config{Key: a, Peers: []PublicKey{b.Public()}}, []Peer{{Link: "nat", Addrs: []netip.AddrPort{mapped}}})
 	if err != nil {
 		t.Fatalf("%v: %v", mapped, err)
+	}
+	conn.Abort()
+}
+
+// Patience is for the time between paths. The first one is waited for as long as Dial may.
+func TestDialOutlastsPatience(t *testing.T) {
+	t.Parallel()
+	a, b := NewKey(), NewKey()
+	l, err := Listen(&Config{Key: b, Peers: []PublicKey{a.Public()}}, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	late, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	const patience = 300 * time.Millisecond
+	go func() {
+		for in, err := late.Accept(); err == nil; in, err = late.Accept() {
+			go func() {
+				defer in.Close()
+				time.Sleep(3 * patience)
+				out, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					return
+				}
+				defer out.Close()
+				go func() { _, _ = io.Copy(in, out) }()
+				_, _ = io.Copy(out, in)
+			}()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	conn, err := Dial(ctx, &Config{Key: a, Peers: []PublicKey{b.Public()}, Patience: patience}, late.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
 	conn.Abort()
 }

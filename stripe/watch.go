@@ -45,6 +45,10 @@ func (c *Conn) runWatch() {
 // hopeless is why the session is to end, if it is: for too long, no path may carry anything. For how long the peer's host
 // has refused new ones is known before the session is locked.
 func (c *Conn) hopeless(now time.Time, refused time.Duration) error {
+	if c.remote == nil && c.peers == nil { // Dial waits for the first path, for as long as it is to
+		c.pathless = now
+		return nil
+	}
 	spent := false
 	for _, p := range c.paths {
 		if p.carries(now) {
