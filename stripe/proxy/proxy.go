@@ -259,7 +259,13 @@ func relay(a tcp, b *stripe.Conn) {
 	var wholeA, wholeB bool
 	select {
 	case wholeA = <-toA:
-		wholeB = wholeA && <-toB
+		if !wholeA {
+			break
+		}
+		select {
+		case wholeB = <-toB:
+		case <-b.Done(): // a may never say anything, to which it would show
+		}
 	case wholeB = <-toB:
 		wholeA = wholeB && <-toA
 	}
