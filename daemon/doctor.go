@@ -16,6 +16,7 @@ import (
 	"plait.dev/plait/ackpath"
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/egress/bgp"
+	"plait.dev/plait/egress/check"
 	"plait.dev/plait/egress/mptcp"
 	"plait.dev/plait/egress/route"
 )
@@ -315,6 +316,7 @@ func Doctor(c Config) []Check {
 	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
 	checks = append(checks, checkLevers(privileged, c.Ackpath.Mode != Off, acks, err == nil)...)
 	checks = append(checks, checkSecrets(c.Egress)...)
+	checks = append(checks, checkReversePath(c.Egress, check.Settings)...)
 	return append(checks,
 		checkDefault(setting(current)),
 		checkIdle(setting("/proc/sys/net/ipv4/tcp_slow_start_after_idle")),

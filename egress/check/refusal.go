@@ -141,14 +141,27 @@ func (t trace) before() (text, do string) {
 	return "", doDrop
 }
 
-// strict says which of some interfaces drop IPv4 packets to an address whose own packets leave by another one (RFC 3704 section 2.2), by the kernel's settings in a directory.
-func strict(settings string, links []string) (out []string) {
-	filter := func(link string) string {
-		value, _ := os.ReadFile(filepath.Join(settings, link, "rp_filter"))
+// Settings is where the kernel has those of IPv4 for each interface.
+const Settings = "/proc/sys/net/ipv4/conf"
+
+// ReversePathFilter is the rp_filter in force on an interface, "0", "1" or "2", by the kernel's settings in a directory; "": it cannot be read.
+func ReversePathFilter(settings, link string) string {
+	filter := func(of string) string {
+		value, _ := os.ReadFile(filepath.Join(settings, of, "rp_filter"))
 		return strings.TrimSpace(string(value))
 	}
+	return max(filter("all"), filter(link)) // the higher one counts
+}
+
+// Unfiltered is what to give sysctl so that no filter is in force on an interface, in whose name a dot, as of a VLAN, is to be written as a slash.
+func Unfiltered(link string) string {
+	return fmt.Sprintf("net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", strings.ReplaceAll(link, ".", "/"))
+}
+
+// strict says which of some interfaces drop IPv4 packets to an address whose own packets leave by another one (RFC 3704 section 2.2).
+func strict(settings string, links []string) (out []string) {
 	for _, l := range links {
-		if max(filter("all"), filter(l)) == "1" { // the higher one counts, and 2 is not strict
+		if ReversePathFilter(settings, l) == "1" { // 2 is not strict
 			out = append(out, l)
 		}
 	}
@@ -164,9 +177,9 @@ func dropped(leaves string, r *Result) {
 			others = append(others, l.Name)
 		}
 	}
-	if drop := strict("/proc/sys/net/ipv4/conf", others); len(drop) > 0 {
+	if drop := strict(Settings, others); len(drop) > 0 {
 		names := strings.Join(drop, ", ")
 		r.Found += fmt.Sprintf("; %s has rp_filter 1, so answers that come in there and not by %s are dropped", names, leaves)
-		r.Do = fmt.Sprintf("see whether routers deliver the exit's address by %s: let them use %s, or sysctl -w net.ipv4.conf.%s.rp_filter=2; else: %s", names, leaves, drop[0], r.Do)
+		r.Do = fmt.Sprintf("see whether routers deliver the exit's address by %s: let them use %s, or sysctl -w %s; else: %s", names, leaves, Unfiltered(drop[0]), r.Do)
 	}
 }
