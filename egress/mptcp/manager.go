@@ -36,11 +36,11 @@ const idBase = 32
 
 // repeatAfter: an ADD_ADDR is a bare ACK. If it is lost, or meets another not yet sent, Linux before 6.18 repeats it after 120 s
 // (net.mptcp.add_addr_timeout). Without a subflow after these times, each from the one before, the Manager does. The first is for the
-// second of two announcements made at once; peers ignore what they know.
-var repeatAfter = [...]time.Duration{300 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second}
+// second of two announcements made at once; peers ignore what they know. The last time is not for these: who has not come after four of them does not for a fifth.
+var repeatAfter = [...]time.Duration{300 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second, time.Minute}
 
-// Which of repeatAfter an address stays withdrawn whose subflow the Manager has closed, and one whose subflow died of an error.
-const renewSoon, renewLate = 0, 1
+// Which of repeatAfter an address stays withdrawn whose subflow the Manager has closed, and one whose subflow died of an error; and the longest, for one whose subflows die again and again.
+const renewSoon, renewLate, renewLast = 0, 1, len(repeatAfter) - 1
 
 // connection is one that a client opened.
 type connection struct {
@@ -52,8 +52,16 @@ type connection struct {
 	subflows  []Subflow
 	announced []announcement
 	resting   []netip.Addr // withdrawn, and announced again when repeat comes to them
+	renewed   []renewal
 	dropping  []Ends       // subflows that Drop had no budget for
 	from      []netip.Addr // under which Manager.from has it: the client's, and those of its subflows
+}
+
+// renewal is when an address was last withdrawn to be announced again, and after which of repeatAfter.
+type renewal struct {
+	addr  netip.Addr
+	at    time.Time
+	level int
 }
 
 // urgency says what is done first.
@@ -224,7 +232,7 @@ func (m *Manager) Resync(all []Connection, now time.Time) {
 			before = nil
 		}
 		if before != nil {
-			c.announced, c.resting, c.dropping = before.announced, before.resting, before.dropping
+			c.announced, c.resting, c.renewed, c.dropping = before.announced, before.resting, before.renewed, before.dropping
 		}
 		for _, s := range k.Subflows {
 			m.came(c, s.Remote.Addr().Unmap())

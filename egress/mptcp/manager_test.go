@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -161,7 +160,7 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 	var want []time.Duration
-	for _, after := range repeatAfter {
+	for _, after := range repeatAfter[:renewLast] {
 		want = append(want, after+together)
 		if n := len(want); n > 1 {
 			want[n-1] += want[n-2]
@@ -170,24 +169,6 @@ func TestRepeats(t *testing.T) {
 	if !slices.Equal(at, want) {
 		t.Errorf("repeated after %v, want %v", at, want)
 	}
-}
-
-// A subflow that dies of an error comes back: its address is withdrawn and announced again 2 s later. One that is closed does not.
-func TestRenew(t *testing.T) {
-	r := newRig(t, Config{})
-	r.reach(a4, b4)
-	r.handle(r.open(1, "192.0.2.1:80", "198.51.100.1:1000")...)
-	a, b := r.join(1, a4+":80", "198.51.100.1:1001"), r.join(1, b4+":80", "198.51.100.1:1002")
-	r.handle(a, b)
-	r.took()
-	r.handle(Event{Type: SubClosed, Token: 1, Subflow: a.Subflow, Err: syscall.ETIMEDOUT}, Event{Type: SubClosed, Token: 1, Subflow: b.Subflow})
-	r.wants("remove 192.0.2.11")
-	r.now = r.now.Add(repeatAfter[renewLate] - 1)
-	r.m.Tick(r.now)
-	r.wants("")
-	r.now = r.now.Add(1)
-	r.m.Tick(r.now)
-	r.wants("announce 192.0.2.11")
 }
 
 // Commands stay within the budget, and all is done in the end.

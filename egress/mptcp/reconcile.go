@@ -162,6 +162,18 @@ func (m *Manager) done(c *connection, count *uint64, d Deed, err error) bool {
 	return true
 }
 
+// patience says which of repeatAfter an address stays withdrawn. A middlebox may reset every subflow to it: one that was there for less than half of the time since the renewal before is waited for longer.
+func (c *connection) patience(addr netip.Addr, level int, now time.Time) int {
+	i := slices.IndexFunc(c.renewed, func(r renewal) bool { return r.addr == addr })
+	if i < 0 {
+		i, c.renewed = len(c.renewed), append(c.renewed, renewal{addr: addr})
+	} else if before := c.renewed[i]; now.Sub(before.at) < 2*repeatAfter[before.level] {
+		level = max(level, min(before.level+1, renewLast))
+	}
+	c.renewed[i].at, c.renewed[i].level = now, level
+	return level
+}
+
 // renew withdraws an address whose subflow died, so that it is announced again later: while an address counts as
 // announced, Linux clients do not join there a second time.
 func (m *Manager) renew(c *connection, addr netip.Addr, level int, now time.Time) {
@@ -170,6 +182,7 @@ func (m *Manager) renew(c *connection, addr netip.Addr, level int, now time.Time
 	}
 	c.announced = slices.DeleteFunc(c.announced, func(a announcement) bool { return a.addr == addr })
 	c.resting = append(c.resting, addr)
+	level = c.patience(addr, level, now)
 	m.repeats[level] = append(m.repeats[level], later{now.Add(repeatAfter[level]), c.Token, addr, true})
 }
 
@@ -196,7 +209,7 @@ func (m *Manager) repeat(now time.Time) {
 				continue
 			}
 			m.done(c, &m.counts.Repeats, Deed{Announced, a.addr, "the client opened no subflow to it yet"}, m.kernel.Announce(c.Token, a.addr, a.id))
-			if level+1 < len(m.repeats) {
+			if level+1 < renewLast {
 				m.repeats[level+1] = append(m.repeats[level+1], later{now.Add(repeatAfter[level+1]), r.token, r.addr, false})
 			}
 		}
