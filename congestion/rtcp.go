@@ -34,8 +34,8 @@ func newRTCP(set string) (func() Policy, error) {
 // names no denominator; here it is the packets sent that were heard of: delivered or lost.
 func (p *rtcp) measure(s signals.Sample) bool {
 	sent := uint64(s.Delivered) + uint64(s.LostSingle) + uint64(s.LostBurst)
-	p.nonburst.Add(s.AtUs, s.IntervalUs, uint64(s.LostSingle), sent)
-	return p.burst.Add(s.AtUs, s.IntervalUs, uint64(s.LostBurst), sent)
+	p.nonburst.Add(s.AtUs, s.IntervalUs, s.EveryUs, uint64(s.LostSingle), sent)
+	return p.burst.Add(s.AtUs, s.IntervalUs, s.EveryUs, uint64(s.LostBurst), sent)
 }
 
 // bottleneck is the free bandwidth, in kbit/s, at which the algorithm in use has the burst loss nearest to the observed one.

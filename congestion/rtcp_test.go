@@ -111,6 +111,24 @@ func TestRTCPPeriods(t *testing.T) {
 	}
 }
 
+// On a busy host samples are rare, and the loss is read as it is.
+func TestRTCPRareSamples(t *testing.T) {
+	newPolicy, err := New("rtcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, everyUs := range []uint32{0, 400_000, 1_600_000, 60_000_000} {
+		p, us := newPolicy(), max(everyUs, signals.PeriodUs)
+		var got Choice
+		for at := uint64(us); at <= 120_000_000; at += uint64(us) {
+			got = p.Choose(signals.Sample{AtUs: at, IntervalUs: us, EveryUs: everyUs, SRTTUs: 100_000, Delivered: us / 1000 * 98, LostSingle: us / 1000 * 2})
+		}
+		if !strings.Contains(got.Because, "non-burst loss 2 %") {
+			t.Errorf("a sample every %d ms with a loss of 2 %%: %s", us/1000, got.Because)
+		}
+	}
+}
+
 // Of equal scores the algorithm in use wins, otherwise the lower number. Of two bottlenecks as near the wider one counts.
 func TestRTCPTies(t *testing.T) {
 	read := func(text string, entry, value column) *grid {

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +32,29 @@ func TestChoicesInTheLog(t *testing.T) {
 	}
 	if len(d.sockets) != connections {
 		t.Errorf("%d connections are known, want %d", len(d.sockets), connections)
+	}
+}
+
+// A sample says how far apart they are while that is more than the policies' period: in the log, too, or a replay would choose otherwise.
+func TestSamplesSayHowRareTheyAre(t *testing.T) {
+	p, err := compile(Lever{Mode: Observe, Policy: defaultPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var signalLog strings.Builder
+	d := &Daemon{options: Options{Log: io.Discard, SignalLog: &signalLog}, kernel: &kernel{control: bpf.Control{Generation: 1}}, policies: []policy{p}, sockets: map[uint64]*socket{}, ration: newRation("elsewhere")}
+	for every, want := range map[time.Duration]string{minSampleEvery: "", 4 * minSampleEvery: `"every_us":800000`, maxSampleEvery: `"every_us":60000000`} {
+		d.every = every
+		signalLog.Reset()
+		if err := d.act(sample{Sample: signals.Sample{Cookie: 1}, generation: 1, observed: true}); err != nil {
+			t.Fatal(err)
+		}
+		if line := signalLog.String(); !strings.Contains(line, want) || strings.Contains(line, "every_us") != (want != "") {
+			t.Errorf("every %v: the log has %s", every, line)
+		}
+		if got := d.sockets[1].last.EveryUs; (got > 0) != (want != "") {
+			t.Errorf("every %v: the policy is told %d us", every, got)
+		}
 	}
 }
 

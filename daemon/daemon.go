@@ -122,6 +122,9 @@ func (d *Daemon) act(s sample) error {
 	if !s.Closed && s.generation != d.kernel.control.Generation {
 		return nil // under rules that are no more; the next one will be under those of now
 	}
+	if d.every > minSampleEvery {
+		s.EveryUs = uint32(d.every.Microseconds())
+	}
 	if err := d.record(s.Sample); err != nil {
 		return err
 	}

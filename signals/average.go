@@ -34,8 +34,9 @@ func (a *Average) rate() float64 {
 // Add counts part of whole, part being at most whole, in the intervalUs before atUs, and reports whether that ended a
 // period. A period ends with the first sample at least PeriodUs after the previous end, and the next one begins there, so
 // samples a little late make no empty periods. If several periods went by, all that was counted is taken to be of the last
-// one: a sample after an idle time is made when data flows again. A clock that goes back ends no period.
-func (a *Average) Add(atUs uint64, intervalUs uint32, part, whole uint64) bool {
+// one: a sample after an idle time is made when data flows again. Where no sample could be made for everyUs, data may have
+// flowed all that time, and what was counted is spread over it. A clock that goes back ends no period.
+func (a *Average) Add(atUs uint64, intervalUs, everyUs uint32, part, whole uint64) bool {
 	if !a.started {
 		a.started, a.startUs = true, atUs-min(atUs, uint64(intervalUs))
 	}
@@ -44,9 +45,10 @@ func (a *Average) Add(atUs uint64, intervalUs uint32, part, whole uint64) bool {
 	if atUs < a.startUs || atUs-a.startUs < PeriodUs {
 		return false
 	}
-	empty := (atUs-a.startUs)/PeriodUs - 1
-	a.value *= math.Pow(1-AverageWeight, float64(empty))
-	a.value += AverageWeight * (a.rate() - a.value)
+	periods := (atUs - a.startUs) / PeriodUs
+	counted := min(periods, max(1, uint64(everyUs)/PeriodUs))
+	a.value *= math.Pow(1-AverageWeight, float64(periods-counted))
+	a.value += (1 - math.Pow(1-AverageWeight, float64(counted))) * (a.rate() - a.value)
 	a.part, a.whole, a.startUs = 0, 0, atUs
 	return true
 }

@@ -15,6 +15,8 @@ type Sample struct {
 	AtUs uint64 `json:"at_us"`
 	// IntervalUs is the time since the socket's previous sample, modulo 71 minutes; 0 for the first one.
 	IntervalUs uint32 `json:"interval_us"`
+	// EveryUs is the shortest time between two samples of a socket, if that is more than PeriodUs because all sockets together have too many; else 0.
+	EveryUs uint32 `json:"every_us,omitempty"`
 
 	// SRTTUs is the kernel's smoothed round-trip time (RFC 6298); 0 if none has been measured.
 	SRTTUs uint32 `json:"srtt_us"`
