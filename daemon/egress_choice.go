@@ -27,10 +27,11 @@ type choice struct {
 	terms     map[string]egress.Exit // cost and cap of each exit, by its name; of the empty one those of an exit that is none of the configuration
 	mostMoved float64                // percent of what this host sends that may leave by other exits than the best path's
 	worth     *egress.Worth
-	full      map[string]bool       // exits that carry as much as they may
-	trials    map[netip.Addr]string // that go on, by client: the exit left out now; empty: none is
-	moved     bool                  // so much leaves by other exits than the best path's that new connections begin without them
-	turned    map[string]time.Time  // when they became so, or were no longer
+	holdouts  map[egress.Strategy][]float64 // see Egress.holdouts
+	full      map[string]bool               // exits that carry as much as they may
+	trials    map[netip.Addr]string         // that go on, by client: the exit left out now; empty: none is
+	moved     bool                          // so much leaves by other exits than the best path's that new connections begin without them
+	turned    map[string]time.Time          // when they became so, or were no longer
 	quickest  map[netip.Addr]quickExit
 }
 
@@ -44,6 +45,13 @@ func newChoice(c *Egress, worth *egress.Worth) choice {
 // become takes in what a configuration says of services, costs, caps and shares.
 func (ch *choice) become(c *Egress) {
 	ch.services.become(c)
+	holdouts := c.holdouts()
+	for s, was := range ch.holdouts {
+		if !slices.Equal(was, holdouts[s]) {
+			ch.worth.Restart(s, time.Now())
+		}
+	}
+	ch.holdouts = holdouts
 	terms, dearest := map[string]egress.Exit{}, 0
 	for _, e := range c.Exits {
 		dearest = max(dearest, e.Cost)

@@ -50,3 +50,45 @@ func TestComparedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Who is held out at other times than who is not would be told from them by the hour: with another share of the connections a comparison begins anew, after a reload and in the next process. What was found before stays, and so does what is
+// compared under a strategy whose share is as it was.
+func TestComparedWithOneShare(t *testing.T) {
+	ports := ServiceRule{Selection: Selection{Ports: []uint16{443}}, Service: Service{egress.Latency, 5}}
+	x := choosing(t, Service{egress.Throughput, 5}, ports)
+	x.memory = t.TempDir() + "/memory.json"
+	judged, open := netip.MustParsePrefix("2001:db8:d::/48"), netip.MustParsePrefix("2001:db8:c::/48")
+	now := time.Now()
+	x.worth = egress.NewWorth([]egress.Known{{Prefix: judged, Strategy: egress.Throughput, OneUntil: now.Add(time.Hour), Rest: 2 * time.Hour, Last: now}}, now)
+	x.worth.Join(1, false)
+	for _, s := range []egress.Strategy{egress.Throughput, egress.Latency} {
+		x.worth.Transfer(1, open, s, 1<<20, 1e6, now)
+		x.worth.Tick(now.Add(time.Minute))
+	}
+	x.keep()
+	check := func(when string, known []egress.Known, throughput float64) {
+		t.Helper()
+		if len(known) != 3 {
+			t.Fatalf("%s: known is %+v, want 3", when, known)
+		}
+		for _, k := range known {
+			want := map[egress.Strategy]float64{egress.Throughput: throughput, egress.Latency: 1}[k.Strategy]
+			if k.Prefix == judged {
+				want = 0
+			}
+			if k.Managed.Samples != want || k.OneUntil.IsZero() != (k.Prefix == open) {
+				t.Errorf("%s: %v, strategy %s: %g samples, one exit until %v; want %g samples", when, k.Prefix, k.Strategy, k.Managed.Samples, k.OneUntil, want)
+			}
+		}
+	}
+	check("the next process, nothing else", x.remember(), 1)
+	c := x.config
+	c.MovedPercent = 50
+	x.become(&c)
+	check("a reload of something else", x.worth.Known(), 1)
+	c.HoldoutPercent = 50
+	x.become(&c)
+	check("a reload with another share", x.worth.Known(), 0)
+	x.config.HoldoutPercent = 50
+	check("the next process with another share", x.remember(), 0)
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plait.dev/plait/egress"
+	"plait.dev/plait/signals"
 )
 
 // keepEvery is how often what was found out about prefixes is written. A process that is killed loses no more.
@@ -24,10 +25,11 @@ func stateDirectory(directory string) string {
 	return directory
 }
 
-// memory is what the file holds. What clients get from several exits says nothing about others.
+// memory is what the file holds. What clients get from several exits says nothing about others, and a comparison does not go on with other shares of the connections.
 type memory struct {
-	Exits []string       `json:"exits"`
-	Known []egress.Known `json:"known"`
+	Exits    []string                      `json:"exits"`
+	Holdouts map[egress.Strategy][]float64 `json:"holdouts"`
+	Known    []egress.Known                `json:"known"`
 }
 
 // described says of each exit what the worth of having it depends on.
@@ -59,13 +61,19 @@ func (x *exits) remember() []egress.Known {
 		x.logf("what was measured of prefixes was of other exits, and is measured anew")
 		return nil
 	}
+	holdouts := x.config.holdouts()
+	for i := range m.Known {
+		if k := &m.Known[i]; k.OneUntil.IsZero() && !slices.Equal(m.Holdouts[k.Strategy], holdouts[k.Strategy]) { // as Worth.Restart
+			k.Since, k.Managed, k.HeldOut = time.Now(), signals.Group{}, signals.Group{}
+		}
+	}
 	return m.Known
 }
 
 // keep writes it, all or nothing.
 func (x *exits) keep() {
 	x.mu.Lock()
-	known, now := x.worth.Known(), make([]egress.Exit, 0, len(x.config.Exits))
+	known, holdouts, now := x.worth.Known(), x.holdouts, make([]egress.Exit, 0, len(x.config.Exits))
 	for _, e := range x.config.Exits {
 		now = append(now, x.terms[e.Name])
 	}
@@ -74,7 +82,7 @@ func (x *exits) keep() {
 	if len(known) == 0 {
 		return
 	}
-	text, err := json.Marshal(memory{described(now), known})
+	text, err := json.Marshal(memory{described(now), holdouts, known})
 	if err == nil {
 		err = os.WriteFile(x.memory+".new", text, 0o600)
 	}

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"net/netip"
+	"slices"
 
+	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
 )
 
@@ -18,6 +20,19 @@ type services struct {
 	// byCgroup are the numbers of connections that have one.
 	byCgroup map[uint32]uint32
 	fresh    []netip.Addr // clients of those just found
+}
+
+// holdouts are the percentages held out of the connections under each strategy, of all services that have it.
+func (x Egress) holdouts() map[egress.Strategy][]float64 {
+	out := map[egress.Strategy][]float64{x.Strategy: {x.HoldoutPercent}}
+	for _, r := range x.Rules {
+		out[r.Strategy] = append(out[r.Strategy], r.HoldoutPercent)
+	}
+	for s, all := range out {
+		slices.Sort(all)
+		out[s] = slices.Compact(all)
+	}
+	return out
 }
 
 // become puts the services of a configuration in the place of those there are, if any. What is known of connections stays.

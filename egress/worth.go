@@ -140,6 +140,15 @@ func (w *Worth) Anew(s Strategy) {
 	maps.DeleteFunc(w.known, func(k knownKey, _ *Known) bool { return k.strategy == s })
 }
 
+// Restart compares anew, from a time on, where a strategy's groups get other shares of the connections: the samples of each would be of other hours than those it is compared with. A verdict stays, for it was found before.
+func (w *Worth) Restart(s Strategy, at time.Time) {
+	for key, k := range w.known {
+		if key.strategy == s && k.OneUntil.IsZero() {
+			w.begin(k, at.Add(sampleFor))
+		}
+	}
+}
+
 // Known lists all, in no order: see ByPrefix.
 func (w *Worth) Known() []Known {
 	out := make([]Known, 0, len(w.known))
