@@ -283,6 +283,18 @@ func TestCaps(t *testing.T) {
 	}
 }
 
+// Two plaits, of two network namespaces, may share the directories.
+func TestMemoryOf(t *testing.T) {
+	for state, want := range map[string]string{"": "/run/plait/", "/var/lib/plait:/var/lib/other": "/var/lib/plait/"} {
+		t.Setenv("STATE_DIRECTORY", state)
+		for _, name := range []string{"control", "other"} {
+			if got := memoryOf("/run/plait/" + name); got != want+name+".egress-memory.json" {
+				t.Errorf("STATE_DIRECTORY %q, control socket %s: %s", state, name, got)
+			}
+		}
+	}
+}
+
 // What was found out is there for the next process, and a file that cannot be read is no reason not to come up.
 func TestMemory(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 50})

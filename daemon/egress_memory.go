@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,11 @@ func stateDirectory(directory string) string {
 		return d
 	}
 	return directory
+}
+
+// memoryOf is the file of the plait with a control socket, under whose name it is, as what cleanup.go knows.
+func memoryOf(control string) string {
+	return filepath.Join(stateDirectory(filepath.Dir(control)), filepath.Base(control)+".egress-memory.json")
 }
 
 // memory is what the file holds. What clients get from several exits says nothing about others, and a comparison does not go on with other shares of the connections.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"plait.dev/plait/bpf"
@@ -55,7 +54,7 @@ func openExits(ctx context.Context, c Egress, control string, log io.Writer) (*e
 		return nil, err
 	}
 	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: control + pathManagerSuffix, telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
-	x.memory = filepath.Join(stateDirectory(filepath.Dir(control)), "egress-memory.json")
+	x.memory = memoryOf(control)
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
 	x.outages, x.inquired, x.misplaced = egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)
 	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))
