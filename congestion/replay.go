@@ -68,11 +68,15 @@ func (r *replay) of(s signals.Sample, newPolicy func() Policy) *replayed {
 	return to
 }
 
-// Replay gives recorded samples, one JSON object per line, to one policy per cookie, and out each sample with its choice, and whether that is the first of its socket or another one than before. The
+// Replay gives recorded samples, one JSON object per line, to one policy per cookie, of what anew returns, and out each sample with its choice, and whether that is the first of its socket or another one than before. The
 // samples stay as they were recorded: what the choice would have changed is not modelled. Samples of a cookie are in order of
 // time, but may be of several sockets, one after the other: a policy begins where the daemon begins one, with a socket's first sample (IntervalUs 0), after its last
-// one (Closed) and after ForgetAfterUs; all of them where a socket begins so much before the newest sample, for then the host was started anew. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
-func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c Choice, changed bool)) error {
+// one (Closed) and after ForgetAfterUs; all of them where a socket begins so much before the newest sample, for then the host was started anew, and with a sample that says so (Anew), with nothing that was learned before. Errors begin with the number of the line and a colon, so that a file's name and a colon can be put in front.
+func Replay(r io.Reader, anew func() (func() Policy, error), out func(s signals.Sample, c Choice, changed bool)) error {
+	newPolicy, err := anew()
+	if err != nil {
+		return err
+	}
 	all := replay{sockets: map[uint64]*replayed{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -88,6 +92,12 @@ func Replay(r io.Reader, newPolicy func() Policy, out func(s signals.Sample, c C
 				err = cut
 			}
 			return fmt.Errorf("%d: %w", n, err)
+		}
+		if s.Anew {
+			all = replay{sockets: map[uint64]*replayed{}}
+			if newPolicy, err = anew(); err != nil {
+				return fmt.Errorf("%d: %w", n, err)
+			}
 		}
 		to := all.of(s, newPolicy)
 		if s.AtUs < to.atUs {

@@ -86,6 +86,7 @@ type Daemon struct {
 	ration   ration // of choices in the log
 	samples  int    // since the last heartbeat
 	every    time.Duration
+	anew     bool // no sample has come since all policies began anew
 }
 
 // record writes a sample to the signal log, if there is one.
@@ -125,6 +126,7 @@ func (d *Daemon) act(s sample) error {
 	if d.every > minSampleEvery {
 		s.EveryUs = uint32(d.every.Microseconds())
 	}
+	s.Anew, d.anew = d.anew, false
 	if err := d.record(s.Sample); err != nil {
 		return err
 	}

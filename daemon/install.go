@@ -68,7 +68,7 @@ func (d *Daemon) apply(c Config, table []policy) error {
 	if err := k.clearLatencies(); err != nil {
 		return err
 	}
-	d.config, d.policies = c, table
+	d.config, d.policies, d.anew = c, table, true
 	return nil
 }
 

@@ -207,6 +207,27 @@ func TestReloadOldSamples(t *testing.T) {
 	}
 }
 
+// The signal log says where all policies began anew, at the start and with another configuration: a replay of several runs, or over a reload, knows no more than the daemon did.
+func TestSignalLogSaysAnew(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	var signalLog strings.Builder
+	d.options.SignalLog = &signalLog
+	hear := func(when string, closed, want bool) {
+		t.Helper()
+		signalLog.Reset()
+		h.must(d.act(sample{generation: d.kernel.control.Generation, Sample: signals.Sample{Cookie: 1, Closed: closed}}))
+		if line := signalLog.String(); line == "" || strings.Contains(line, `"anew":true`) != want {
+			t.Errorf("%s: %q, want that all began anew: %v", when, line, want)
+		}
+	}
+	hear("the first sample", false, true)
+	hear("the second", false, false)
+	h.must(d.install(d.config))
+	hear("after a reload, of one that has ended", true, true)
+	hear("and the next", false, false)
+}
+
 // Connections of other network namespaces are under the new rules, too: at once, or when they send if the pass cannot find them.
 func TestReloadOtherNamespace(t *testing.T) {
 	h := newHost(t)

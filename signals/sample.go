@@ -75,4 +75,6 @@ type Sample struct {
 	Bulk bool `json:"bulk"`
 	// Closed is whether this is the socket's last sample: it ended, or left plait. Policies are not given it.
 	Closed bool `json:"closed,omitempty"`
+	// Anew is whether it is the first one, of any socket, since all policies began anew: at the start of plait and with a new configuration.
+	Anew bool `json:"anew,omitempty"`
 }

@@ -27,8 +27,8 @@ func newReplay() *cobra.Command {
 		Example: "  plait replay samples.jsonl --policy rtcp",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			newPolicy, err := congestion.New(policy)
-			if err != nil {
+			anew := func() (func() congestion.Policy, error) { return congestion.New(policy) }
+			if _, err := anew(); err != nil { // which is no mistake of the log
 				return err
 			}
 			log, err := os.Open(args[0])
@@ -42,7 +42,7 @@ func newReplay() *cobra.Command {
 				write = printJSON
 			}
 			empty := true
-			err = congestion.Replay(log, newPolicy, func(s signals.Sample, c congestion.Choice, changed bool) {
+			err = congestion.Replay(log, anew, func(s signals.Sample, c congestion.Choice, changed bool) {
 				empty = false
 				if all || changed {
 					write(w, s, c)
