@@ -134,6 +134,7 @@ func TestReplayEnds(t *testing.T) {
 		"when it is forgotten":       {four + begins(2, 5604), "0.0 were without a full queue and 0.0 with one"},
 		"when another has its place": {four + begins(1, 5004) + begins(2, 5005), ended},
 		"in another plait":           {four + anew(begins(2, 5004)), "0.0 were without a full queue and 0.0 with one"},
+		"in another plait, silent":   {four + anew(begins(1, 5004)), "0.0 were without a full queue and 0.0 with one"},
 		"itself in another plait":    {four + anew(lossy(1, 5004)), "1.0 were without a full queue and 0.0 with one"},
 		"on a host started anew":     {four + begins(2, 100), "0.0 were without a full queue and 0.0 with one"},
 	} {
