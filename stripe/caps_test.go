@@ -22,10 +22,11 @@ func TestAllLinksSpent(t *testing.T) {
 		links map[string]Policy
 		pull  bool
 		after time.Duration // caps are reached after about 2 s, averages and patience follow
+		want  error
 	}{
-		"push":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, after: 10 * time.Second},
-		"pull":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, pull: true, after: 10 * time.Second},
-		"another is absent": {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}, "c": {}}, after: defaultPatience + 10*time.Second},
+		"push":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, after: 10 * time.Second, want: ErrSpent},
+		"pull":              {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}}, pull: true, after: 10 * time.Second, want: ErrSpent},
+		"another is absent": {links: map[string]Policy{"a": {CapBytes: caps}, "b": {CapBytes: caps}, "c": {}}, after: defaultPatience + 10*time.Second, want: ErrNoPath},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,8 +44,8 @@ func TestAllLinksSpent(t *testing.T) {
 				go func() { n, _ := io.Copy(io.Discard, to); got <- n }()
 				_, err := from.Write(make([]byte, 8<<20))
 				took := time.Since(start)
-				if err == nil || !strings.Contains(err.Error(), "reached their caps") || took > c.after || took < c.after-10*time.Second {
-					t.Errorf("writing ended after %v: %v; want that caps are reached, after at most %v", took, err, c.after)
+				if err == nil || !strings.Contains(err.Error(), c.want.Error()) || !strings.Contains(err.Error(), "reached their caps") || took > c.after || took < c.after-10*time.Second {
+					t.Errorf("writing ended after %v: %v; want %v, and that caps are reached, after at most %v", took, err, c.want, c.after)
 				}
 				if n := <-got; n < 2*caps*9/10 || n > 2*caps {
 					t.Errorf("%d bytes have come; want nearly %d", n, 2*caps)

@@ -1,7 +1,6 @@
 package stripe
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -61,18 +60,17 @@ func (c *Conn) hopeless(now time.Time, refused time.Duration) error {
 		c.pathless = now
 	}
 	patience, why := c.patience, ErrNoPath
-	switch {
-	case c.exhausted():
+	if c.exhausted() {
 		patience, why = min(patience, spentPatience), ErrSpent
-	case spent: // a link without a cap may come
-		why = ErrSpent
-	case c.deserted > 0 && refused > c.deserted:
+	} else if c.deserted > 0 && refused > c.deserted {
 		patience = min(patience, c.deserted)
 	}
-	if now.Sub(c.pathless) <= patience {
+	switch {
+	case now.Sub(c.pathless) <= patience:
 		return nil
-	}
-	if errors.Is(why, ErrNoPath) {
+	case why == ErrNoPath && spent: // a link without a cap has not come
+		return fmt.Errorf("%w for %v; links that have one have reached their caps, which are for one run: raise the caps, or see to the other links", why, patience)
+	case why == ErrNoPath:
 		return fmt.Errorf("%w for %v", why, patience)
 	}
 	return why
