@@ -124,15 +124,8 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.err != nil:
-		return nil, c.err
-	case len(c.paths) >= maxPaths:
-		return nil, fmt.Errorf("stripe: session has %d paths already, no more are allowed", maxPaths)
-	case c.paths[h.Path] != nil:
-		return nil, fmt.Errorf("stripe: session has a path %d already", h.Path)
-	case c.farMeters[p.to] == nil && len(c.farMeters) >= maxPaths:
-		return nil, fmt.Errorf("stripe: session has had %d links of the peer, no more are allowed", maxPaths)
+	if err := c.refuses(h); err != nil {
+		return nil, err
 	}
 	p.flight.ends = [2]end{{own, c.meterOf(c.meters, own, use{own: true, link: p.link})}, {h.Policy, c.meterOf(c.farMeters, h.Policy, use{peer: c.peerKey, link: p.to})}}
 	p.flight.near = p.flight.ends[0].meter
@@ -151,6 +144,25 @@ func (c *Conn) attach(w wire, h hello, own Policy, rtt time.Duration) (*path, er
 	c.running.Go(p.runWriter)
 	c.running.Go(p.runReader)
 	return p, nil
+}
+
+// refuses is why there can be no path for a hello; nil: there can be one. The caller has c.mu.
+func (c *Conn) refuses(h hello) error {
+	paths := len(c.paths)
+	if c.paths[h.Replaces] != nil {
+		paths--
+	}
+	switch {
+	case c.err != nil:
+		return c.err
+	case paths >= maxPaths:
+		return fmt.Errorf("stripe: session has %d paths already, no more are allowed", maxPaths)
+	case c.paths[h.Path] != nil:
+		return fmt.Errorf("stripe: session has a path %d already", h.Path)
+	case c.farMeters[h.To] == nil && len(c.farMeters) >= maxPaths:
+		return fmt.Errorf("stripe: session has had %d links of the peer, no more are allowed", maxPaths)
+	}
+	return nil
 }
 
 // meterOf is a link's, which outlives its paths. What a cap is for outlives the connection.

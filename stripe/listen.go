@@ -234,6 +234,13 @@ func (l *Listener) admit(ctx context.Context, w *opened) error {
 		return refuse(w, fmt.Errorf("link %s there is not to be used", h.Link))
 	}
 	c, err := l.session(h, key)
+	if err == nil { // after the welcome a refusal ends the session, as it should if that has ended
+		c.mu.Lock()
+		if c.err == nil {
+			err = c.refuses(h)
+		}
+		c.mu.Unlock()
+	}
 	if err != nil {
 		return refuse(w, err)
 	}
