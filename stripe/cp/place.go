@@ -78,10 +78,15 @@ func openDestination(to string, names []string, into bool) (root *os.Root, in []
 	if to, err = destination(to); err != nil {
 		return nil, nil, false, err
 	}
+	met := make(map[string]bool, len(names))
 	for _, n := range names {
 		if !filepath.IsLocal(n) || strings.Contains(n, "/") {
 			return nil, nil, false, fmt.Errorf("%q is no name for a file", n)
 		}
+		if met[n] {
+			return nil, nil, false, fmt.Errorf("two sources have the name %q, and the second would take the place of the first: copy them one after the other, to different places", n)
+		}
+		met[n] = true
 	}
 	dir, base := split(to)
 	info, err := os.Stat(to)

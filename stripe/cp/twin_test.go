@@ -1,6 +1,7 @@
 package cp
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,20 @@ func TestNoTwinsBelowDots(t *testing.T) {
 		p, problems, err := copies(t, Options{}, to, from+"/a/.", from+"/b/.")
 		if n := p.Copied.Load() + p.Kept.Load(); err != nil || len(problems) > 0 || n != 2 {
 			t.Errorf("%d copied or there, %+v, %v", n, problems, err)
+		}
+	}
+}
+
+// Two sources of one name are refused before anything of the first is there, whoever asks: a program has no command line to be checked.
+func TestSourcesOfOneName(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		write(t, filepath.Join(from, name, "x"), name)
+	}
+	for _, copies := range []func(*testing.T, Options, string, ...string) (*Progress, []Problem, error){push, pull} {
+		p, _, err := copies(t, Options{}, to, from+"/a/x", from+"/b/x")
+		if left, _ := os.ReadDir(to); err == nil || !strings.Contains(err.Error(), "two sources") || p.Copied.Load() > 0 || len(left) > 0 {
+			t.Errorf("%d copied, %v, %v", p.Copied.Load(), left, err)
 		}
 	}
 }
