@@ -185,6 +185,7 @@ func receiveAll(s *stream, r request, to string, p *Progress) error {
 // error here. What the other end said before there was conn comes first.
 func Serve(conn net.Conn, first []byte) error {
 	err := serve(newStream(conn, first))
+	_ = conn.SetWriteDeadline(time.Time{}) // the receiver's last word may not have gone yet (mute)
 	if errors.As(err, new(*endedError)) || errors.Is(err, stripe.ErrClosedByPeer) || errors.Is(err, stripe.ErrSpent) {
 		return nil
 	}

@@ -3,8 +3,11 @@ package cp
 import (
 	"bytes"
 	"math"
+	"net"
+	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 )
 
 // What is sent is what is read, and nothing shorter or longer is taken for it.
@@ -69,4 +72,32 @@ func FuzzMessages(f *testing.F) {
 			roundTrip(t, msgWant, w)
 		}
 	})
+}
+
+// lateWrites notes until when its user may write.
+type lateWrites struct {
+	net.Conn
+	until time.Time
+}
+
+func (c *lateWrites) SetWriteDeadline(at time.Time) error {
+	c.until = at
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// Why the far side gives up may still have to go when links are back: its connection takes that, and waits for it.
+func TestLastWordMayGo(t *testing.T) {
+	near, far := net.Pipe()
+	conn := &lateWrites{Conn: far}
+	served := make(chan error, 1)
+	go func() { served <- Serve(conn, nil) }()
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, "content")
+	if err := Push(near, []string{file}, "/dev/null/none", Options{}, NewProgress(func(Problem) {})); err == nil {
+		t.Error("copied below a device")
+	}
+	near.Close()
+	if err := <-served; err != nil || !conn.until.IsZero() {
+		t.Errorf("%v; nothing can be written after %v", err, conn.until)
+	}
 }
