@@ -93,6 +93,13 @@ func (se *sender) end() {
 	se.over = true
 }
 
+// ended reports whether nobody is interested any more.
+func (se *sender) ended() bool {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	return se.err != nil || se.over
+}
+
 func (se *sender) report(p Problem) {
 	se.mu.Lock()
 	defer se.mu.Unlock()
@@ -338,10 +345,7 @@ func (se *sender) openFile(o offered) (*os.File, error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return f, err
 		}
-		se.mu.Lock()
-		ended := se.err
-		se.mu.Unlock()
-		if ended != nil || se.waited > leaseWait {
+		if se.ended() || se.waited > leaseWait {
 			return nil, errLeased
 		}
 		time.Sleep(leasePause)

@@ -23,6 +23,9 @@ func (se *sender) runCount() {
 			continue // the walk tells
 		}
 		_ = visitAll(top, func(file string, d fs.DirEntry, err error) error {
+			if se.ended() {
+				return fs.SkipAll
+			}
 			if err == nil && d.Type().IsRegular() && (file == top || !isPart(d.Name())) {
 				if info, err := d.Info(); err == nil {
 					t.Files++
@@ -39,7 +42,7 @@ func (se *sender) runCount() {
 func (se *sender) sendTotal(t total, last bool) error {
 	se.counting.Lock()
 	defer se.counting.Unlock()
-	if se.counted {
+	if se.counted || se.ended() {
 		return nil
 	}
 	se.counted = last

@@ -59,6 +59,18 @@ func TestSlowCount(t *testing.T) {
 	}
 }
 
+// A count that goes on when the copy has ended changes nothing that its caller has.
+func TestCountAfterTheEnd(t *testing.T) {
+	from := t.TempDir()
+	write(t, filepath.Join(from, "x"), "12345")
+	se := &sender{s: newStream(new(bytes.Buffer), nil), sources: []string{from}, progress: NewProgress(func(Problem) {})}
+	se.end()
+	se.runCount()
+	if se.progress.TotalKnown.Load() {
+		t.Errorf("%d files", se.progress.TotalFiles.Load())
+	}
+}
+
 func TestBelow(t *testing.T) {
 	for _, c := range [][3]string{{".", ".", ""}, {".", "a/b", "a/b"}, {"/", "/a", "a"}, {"..", "../a", "a"}, {"d", "d/a/b", "a/b"}, {"/d", "/d", ""}} {
 		if got := below(c[0], c[1]); got != c[2] {
