@@ -59,21 +59,21 @@ func (c *Conn) hopeless(now time.Time, refused time.Duration) error {
 	if c.pathless.IsZero() {
 		c.pathless = now
 	}
-	patience, why := c.patience, ErrNoPath
-	if c.exhausted() {
-		patience, why = min(patience, spentPatience), ErrSpent
+	patience, exhausted := c.patience, c.exhausted()
+	if exhausted {
+		patience = min(patience, spentPatience)
 	} else if c.deserted > 0 && refused > c.deserted {
 		patience = min(patience, c.deserted)
 	}
 	switch {
 	case now.Sub(c.pathless) <= patience:
 		return nil
-	case why == ErrNoPath && spent: // a link without a cap has not come
-		return fmt.Errorf("%w for %v; links that have one have reached their caps, which are for one run: raise the caps, or see to the other links", why, patience)
-	case why == ErrNoPath:
-		return fmt.Errorf("%w for %v", why, patience)
+	case exhausted:
+		return ErrSpent
+	case spent: // a link without a cap has not come
+		return fmt.Errorf("%w for %v; links that have one have reached their caps, which are for one run: raise the caps, or see to the other links", ErrNoPath, patience)
 	}
-	return why
+	return fmt.Errorf("%w for %v", ErrNoPath, patience)
 }
 
 // carries reports whether anything may still come over the path: it is not silent as it is when the listener has closed it, and has not reached a cap, or
