@@ -52,7 +52,10 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range d.reverted {
+	for back, p := range d.reverted {
+		if !slices.ContainsFunc(d.policies, func(now policy) bool { return now.name == back.policy }) {
+			continue // its policy may come back; until then others have the destination
+		}
 		p.RevertedAt = byClock(p.RevertedAt, time.Now())
 		out = append(out, p)
 	}
@@ -70,20 +73,27 @@ func (d *Daemon) revert() error {
 	if err != nil {
 		return err
 	}
-	before := len(d.reverted)
+	before := 0
 	for _, p := range prefixes {
-		if _, reverted := d.reverted[p.destination]; p.Difference.Verdict != Worse || reverted || len(d.reverted) == maxReverted {
+		if p.Reverted {
+			before++
+		}
+	}
+	now := before
+	for _, p := range prefixes {
+		if p.Difference.Verdict != Worse || p.Reverted || now >= maxReverted { // more than that: by a policy that has come back
 			continue
 		}
+		now++
 		p.Reverted, p.RevertedAt = true, time.Now()
 		d.reverted[p.destination] = p
 		fmt.Fprintf(d.options.Log, "revert %s, policy %s: bursts take %.2f times as long as on the system's default (95 %% confidence: %.2f to %.2f)\n",
 			p.Prefix, p.Policy, p.Difference.Ratio, p.Difference.Low, p.Difference.High)
 	}
-	if len(d.reverted) == before {
+	if now == before {
 		return nil
 	}
-	if len(d.reverted) == maxReverted {
+	if now == maxReverted {
 		fmt.Fprintf(d.options.Log, "%d destinations are given back, and there is room for no more; where plait is slower at so many, it should not be up\n", maxReverted)
 	}
 	if err := d.kernel.setReverted(d.reverted, d.policies); err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -55,6 +56,49 @@ func (h *host) slowerIn(m *ebpf.Map, prefix netip.Prefix, policy uint8) {
 	}
 	l := bpf.Latency{Managed: of(bucket + 4), Holdout: of(bucket)} // four buckets are a doubling
 	h.must(m.Put(bpf.Prefix{Address: prefix.Addr().As16(), Policy: policy}, l))
+}
+
+// slowerMany is slower for n destinations, of connections no rule is for.
+func (h *host) slowerMany(d *Daemon, n int) {
+	h.Helper()
+	for i := range n {
+		h.slowerIn(d.kernel.Maps["plait_latencies"], netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), 0)
+	}
+}
+
+// givenBack is how many destinations are, by the status.
+func (d *Daemon) givenBack() (n int) {
+	for _, p := range d.Status().Prefixes {
+		if p.Reverted {
+			n++
+		}
+	}
+	return n
+}
+
+// What was given back under a policy that is in force no more is managed, is not shown and takes no room from others; with the policy it is given back again.
+func TestRevertedPolicyGoes(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	fill := func(what string, before, after int) {
+		t.Helper()
+		if n := d.givenBack(); n != before {
+			t.Errorf("%s: %d given back, want %d", what, n, before)
+		}
+		h.slowerMany(d, maxReverted+10)
+		h.must(d.revert())
+		if n := d.givenBack(); n != after {
+			t.Errorf("%s, where many are slower: %d given back, want %d", what, n, after)
+		}
+	}
+	fill("the first policy", 0, maxReverted)
+	c := d.config
+	c.Congestion.Policy = "fixed:bic"
+	h.must(d.install(c))
+	fill("another", 0, maxReverted)
+	c.Congestion.Rules = []Rule{{Selection: Selection{Selector: "port 1", Ports: []uint16{1}}, Policy: defaultPolicy}}
+	h.must(d.install(c))
+	fill("both", 2*maxReverted, 2*maxReverted)
 }
 
 // Where a policy is slower, it is given up: by connections that exist and by new ones, and after a reload as before. Others go on.

@@ -159,19 +159,11 @@ func TestNoRoomForDestinations(t *testing.T) {
 		}
 	}
 	h.must(d.kernel.clearLatencies())
-	for i := range 1500 {
-		h.slowerIn(m, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), 0)
-	}
+	h.slowerMany(d, 1500)
 	h.must(d.revert())
 	h.must(d.revert())
-	reverted := 0
-	for _, p := range d.Status().Prefixes {
-		if p.Reverted {
-			reverted++
-		}
-	}
-	if said := "1024 destinations are given back, and there is room for no more"; reverted != maxReverted || strings.Count(log.String(), said) != 1 {
-		t.Errorf("%d given back, want %d and once in the log: %s", reverted, maxReverted, said)
+	if said := "1024 destinations are given back, and there is room for no more"; d.givenBack() != maxReverted || strings.Count(log.String(), said) != 1 {
+		t.Errorf("%d given back, want %d and once in the log: %s", d.givenBack(), maxReverted, said)
 	}
 }
 
