@@ -58,7 +58,7 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 		return "switched off by rule " + p.rule
 	case p.lever.Mode == Off:
 		return "switched off: mode is off for connections no rule is for"
-	case reverted && a.Kind != kindManaged:
+	case reverted && a.Kind != kindManaged && a.Name == d.kernel.control.Fallback:
 		return fmt.Sprintf("%s is given back since %s: bursts took %.2f times as long with policy %s as on the system's default",
 			prefix, byClock(back.RevertedAt, time.Now()).Format(time.RFC3339), back.Difference.Ratio, under(p))
 	case a.Kind == kindHoldout && a.Name != d.kernel.control.Fallback:

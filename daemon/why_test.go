@@ -63,6 +63,9 @@ func TestWhyNot(t *testing.T) {
 	h.must(transfer(slow, 1000))
 	h.says(h.why(d, slow), systemDefault, "127.0.0.0/24 is given back since 20")
 	h.says(h.why(d, slow), systemDefault, ": bursts took 2.00 times as long with policy fixed:bic, rule port "+fmt.Sprint(portMany))
+	h.says(h.why(d, h.connect(portMany, otherChoice)), otherChoice, "its application, or the route, has chosen that") // there, too
+	h.choose(slow.server, otherChoice)
+	h.says(h.why(d, slow), otherChoice, "its application has chosen that")
 	h.connect(portOff, "")
 	h.connect(portOff, "")
 	for name, want := range map[string]string{
