@@ -206,13 +206,19 @@ func (d *Daemon) tick() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.budget()
-	if err := errors.Join(d.follow(), d.kernel.beat(d.every)); err != nil {
+	changed, err := d.follow()
+	if err := errors.Join(err, d.kernel.beat(d.every)); err != nil {
 		return err
 	}
 	silent := d.kernel.silent
 	d.kernel.silent = 0
 	if silent > stale {
 		if err := d.resume(silent); err != nil {
+			return err
+		}
+	}
+	if changed { // the kernel half did not take those on a default that it did not know
+		if err := d.kernel.pass(passRevise); err != nil {
 			return err
 		}
 	}
@@ -285,7 +291,8 @@ func (d *Daemon) end(why error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kernel.helper.hurry()
-	before := errors.Join(d.acks.close(), d.follow(), d.kernel.unhook())
+	_, followed := d.follow()
+	before := errors.Join(d.acks.close(), followed, d.kernel.unhook())
 	released := d.kernel.pass(passRelease)
 	if errors.Is(why, errHelperGone) && errors.Is(released, errHelperGone) {
 		released = nil

@@ -22,19 +22,24 @@ func fallback() (out [16]uint8, err error) {
 	return out, nil
 }
 
-// follow makes the system's present default the one connections return to: it may be changed while plait is up. One to which none can return
-// changes nothing; Status warns. Held-out connections were on another until now, so the comparison begins anew. The caller has d.mu.
-func (d *Daemon) follow() error {
+// follow makes the system's present default the one connections return to, and says whether it is another than before: it may be changed while plait is up. One to which none can return
+// changes nothing; Status warns. Held-out connections were on another until now, so the comparison begins anew, and what was slower than that gets another chance. The caller has d.mu.
+func (d *Daemon) follow() (changed bool, err error) {
 	k := d.kernel
 	name, err := fallback()
 	if err != nil || name == k.control.Fallback {
-		return nil
+		return false, nil
 	}
 	fmt.Fprintf(d.options.Log, "the system's default congestion control was %s and is %s: connections return to that from now on, and the comparison begins anew\n",
 		name16(k.control.Fallback), name16(name))
-	k.control.Fallback = name
-	if err := k.beat(d.every); err != nil {
-		return err
+	clear(d.reverted)
+	if err := k.setReverted(d.reverted, d.policies); err != nil {
+		return true, err
 	}
-	return k.clearLatencies()
+	k.control.Fallback = name
+	k.control.Generation++ // for what is no longer given back
+	if err := k.beat(d.every); err != nil {
+		return true, err
+	}
+	return true, k.clearLatencies()
 }

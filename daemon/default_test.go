@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -55,6 +57,34 @@ func TestDefaultChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What connects before the daemon has seen the change is taken then; and what was slower than the old default may not be slower than the new one.
+func TestDefaultChangesUnseen(t *testing.T) {
+	h := newHost(t)
+	d := h.inside(takeAll, new(bytes.Buffer))
+	old := d.kernel.control.Fallback
+	d.kernel.control.Fallback = [16]uint8{}
+	copy(d.kernel.control.Fallback[:], otherChoice) // so the one of this namespace is the new one
+	h.must(d.kernel.beat(d.every))
+	slow := netip.MustParsePrefix("127.0.0.0/24")
+	h.slowerIn(d.kernel.Maps["plait_latencies"], slow, 0)
+	h.must(d.revert())
+	c, own := h.connect(0, ""), h.connect(0, systemDefault)
+	h.uses("before the daemon looks", c, systemDefault, systemDefault)
+	if n := d.givenBack(); n != 1 {
+		t.Errorf("%d destinations are given back, want %s", n, slow)
+	}
+	h.in(d.tick)
+	if now := d.kernel.control.Fallback; now != old {
+		t.Fatalf("the default is %s, want %s", name16(now), name16(old))
+	}
+	if n := d.givenBack(); n != 0 {
+		t.Errorf("%d destinations are given back, want none", n)
+	}
+	h.uses("after it has", c, bpf.Name, bpf.Name)
+	h.uses("by its application's choice", own, systemDefault, systemDefault)
+	h.uses("new", h.connect(0, ""), bpf.Name, bpf.Name)
 }
 
 // A change just before the end counts, too. plait itself is no default to return to.

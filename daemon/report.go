@@ -66,8 +66,8 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 	return out, nil
 }
 
-// revert gives destinations where plait is worse with confidence back to the system's default, until plait goes down. Other
-// policies keep theirs.
+// revert gives destinations where plait is worse with confidence back to the system's default, until plait goes down or
+// that default is another. Other policies keep theirs.
 func (d *Daemon) revert() error {
 	prefixes, err := d.compare()
 	if err != nil {
