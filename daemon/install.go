@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"plait.dev/plait/bpf"
 	"plait.dev/plait/congestion"
@@ -140,9 +141,12 @@ func (d *Daemon) reload() error {
 	return nil
 }
 
-// force puts in force what is a right configuration. The caller has d.mu.
+// force puts in force what is a right configuration. Where another section has changed, what is known of connections and destinations stays: egress may get new costs
+// every few minutes. The pass is made in any case: the one before may have failed. The caller has d.mu.
 func (d *Daemon) force(c Config) error {
-	if err := d.install(c); err != nil {
+	if reflect.DeepEqual(c.Congestion, d.config.Congestion) { // with the numbers of cgroups
+		d.config = c
+	} else if err := d.install(c); err != nil {
 		return err
 	}
 	d.acks.configure(c)

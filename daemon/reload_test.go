@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -226,6 +228,40 @@ func TestSignalLogSaysAnew(t *testing.T) {
 	h.must(d.install(d.config))
 	hear("after a reload, of one that has ended", true, true)
 	hear("and the next", false, false)
+}
+
+// What is known of connections and destinations outlives a reload that changes nothing for connections, and no other.
+func TestReloadUnchanged(t *testing.T) {
+	h := newHost(t)
+	group := filepath.Join(h.cgroup, "below")
+	h.must(os.Mkdir(group, 0o755))
+	t.Cleanup(func() { h.must(os.Remove(group)) })
+	congestion := fmt.Sprintf("%s\n  rules:\n    - {port: %d, holdout_percent: 20}\n    - {cgroup: %s, mode: off}", takeAll, portNew, group)
+	d := h.inside(congestion, new(bytes.Buffer))
+	learn := func() {
+		t.Helper()
+		h.must(d.act(sample{generation: d.kernel.control.Generation, Sample: signals.Sample{Cookie: 1}}))
+		h.slowerMany(d, 1)
+	}
+	reload := func(what string, known int) {
+		t.Helper()
+		h.in(d.Reload)
+		if s := d.Status(); len(s.Sockets) != known || len(s.Prefixes) != known {
+			t.Errorf("%s: %d connections and %d destinations are known, want %d of each", what, len(s.Sockets), len(s.Prefixes), known)
+		}
+	}
+	learn()
+	reload("the same file", 1)
+	h.write(d.options.ConfigPath, h.dir+"/control", congestion+"\nackpath: {answer: off}")
+	reload("another section", 1)
+	if d.config.Ackpath.Answer != Off {
+		t.Error("the other section is not in force")
+	}
+	h.must(errors.Join(os.Remove(group), os.Mkdir(group, 0o755)))
+	reload("a cgroup made again", 0)
+	learn()
+	h.write(d.options.ConfigPath, h.dir+"/control", strings.Replace(congestion, "20", "21", 1))
+	reload("a rule with another share", 0)
 }
 
 // Connections of other network namespaces are under the new rules, too: at once, or when they send if the pass cannot find them.
