@@ -106,7 +106,7 @@ struct plait_answer {
 	__u8 policy; /* which it is under by the rules of now */
 	__u8 known; /* plait has, or had, to do with it */
 	__u8 kind; /* why it is followed (SOCK_* in sock.h); 0: it is not, or no longer */
-	__u8 chosen; /* its congestion control was set for this socket, as applications do */
+	__u8 chosen; /* its application has set its congestion control, by all that plait knows */
 	__u8 in_cgroup; /* it is of the cgroup whose connections plait takes */
 	__u8 pad[3];
 };

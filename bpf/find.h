@@ -46,7 +46,7 @@ static __always_inline void find(struct tcp_sock *tp, const __u8 *name)
 	a->policy = index_of(sk);
 	a->known = s != 0;
 	a->kind = s ? s->kind : 0;
-	a->chosen = BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt);
+	a->chosen = chosen(sk, s);
 	a->in_cgroup = in_cgroup(sk);
 }
 

@@ -26,6 +26,7 @@ static __always_inline bool take(struct tcp_sock *tp)
 	s->cookie = bpf_get_socket_cookie(tp);
 	s->policy = index;
 	s->generation = generation;
+	s->marked = chosen(sk, 0);
 	s->burst_start_us = 0; /* of one that was plait's before, nobody has seen the end */
 	/* One that has left stays managed. Were it held out now, those would be among the held-out ones that happened to send while the daemon was silent. */
 	if (!s->left && bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
@@ -67,7 +68,7 @@ static __always_inline void settle(struct tcp_sock *tp, bool ours, bool defaults
 		return;
 	}
 	/* What is called plait and is not known here was a dead daemon's. When plait comes up nobody can tell any more who chose the default. */
-	if (!ours && !s && plait_pass != PASS_TAKE && BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt))
+	if (!ours && plait_pass != PASS_TAKE && chosen(sk, s))
 		return;
 	if ((ours || defaults) && in_cgroup(sk) && !take(tp) && ours)
 		release(tp, s);
@@ -163,7 +164,7 @@ int BPF_PROG(plait_acked, struct sock *sk)
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
 	if (!s || s->kind <= SOCK_MANAGED || !s->burst_start_us)
 		return 0;
-	if (stays_on_default(tp))
+	if (stays_on_default(tp) && !chosen((struct sock *)tp, s))
 		burst_ends((struct sock *)tp, s, bpf_ktime_get_ns() / 1000);
 	else
 		s->burst_start_us = 0; /* what it says of another is no comparison */

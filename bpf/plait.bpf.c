@@ -273,6 +273,7 @@ void BPF_PROG(plait_init, struct sock *sk)
 	/* plait itself comes with a cookie, and never to what it has held out or observes */
 	s->asked |= s->cookie & OWN_COOKIE || s->kind == SOCK_HOLDOUT || s->kind == SOCK_OBSERVED;
 	s->kind = SOCK_MANAGED;
+	s->marked = 1;
 	s->lead_us = 0;
 	s->smooth = 0;
 	s->last_una = tp->snd_una;

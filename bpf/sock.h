@@ -41,6 +41,7 @@ struct plait_sock {
 	__u8 train_measured : 1; /* this ACK completed one */
 	__u8 train_sparse : 1;	 /* which was sent in more than a quarter of the time it took to come through */
 	__u8 left : 1; /* managed until the daemon was silent */
+	__u8 marked : 1; /* icsk_ca_setsockopt was set when plait left it on the default, and says nothing of what its application does since */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */
 	__u8 later;	    /* an MPTCP subflow that is taken with its first data */
@@ -159,6 +160,17 @@ static __always_inline struct tcp_sock *tcp_sk_mut(struct sock *sk)
 static __always_inline bool is_subflow(struct sock *sk)
 {
 	return bpf_core_field_exists(((struct tcp_sock *)0)->is_mptcp) && ((struct tcp_sock *)sk)->is_mptcp;
+}
+
+/*
+ * Whether the application has set the congestion control, also to what it is anyway. The mark is there as well after a setsockopt of plait's own, and the kernel sets that
+ * of MPTCP's subflows by itself.
+ */
+static __always_inline bool chosen(struct sock *sk, const struct plait_sock *s)
+{
+	if (!BPF_CORE_READ_BITFIELD((struct inet_connection_sock *)sk, icsk_ca_setsockopt))
+		return false;
+	return !s || (!s->marked && !is_subflow(sk));
 }
 
 static __always_inline __u8 ca_state(struct sock *sk)

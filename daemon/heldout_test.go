@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"plait.dev/plait/bpf"
 	"plait.dev/plait/internal/rung"
 )
 
@@ -43,9 +45,37 @@ func TestHeldOutChoosesLater(t *testing.T) {
 	}
 	h.choose(c.server, systemDefault)
 	sends()
-	if n := h.heldOut(p); n < before+8 {
-		t.Errorf("%d bursts are held out after it is on the default again, want %d", n, before+10)
+	if n := h.heldOut(p); n != before {
+		t.Errorf("%d bursts count after its application has chosen the default, want none: one that plait manages would be compared no more", n-before)
 	}
+}
+
+// A held-out connection whose application names the default, as many servers do with each they accept, is not compared from then on, as one that plait managed is not,
+// and rules that change do not take it. What plait itself has set says nothing of the application.
+func TestHeldOutChoosesDefault(t *testing.T) {
+	h := newHost(t)
+	d := h.inside("  holdout_percent: 100", new(bytes.Buffer))
+	c, other := h.connect(0, ""), h.connect(0, "")
+	said := func(c pair, want string) {
+		t.Helper()
+		h.says(h.why(d, c), systemDefault, want)
+	}
+	said(c, "held out: ")
+	h.choose(c.server, systemDefault)
+	said(c, "held out until its application chose that")
+	said(other, "held out: ")
+	reload := func(congestion string) {
+		h.write(d.options.ConfigPath, h.dir+"/control", congestion)
+		h.in(d.Reload)
+	}
+	reload("  mode: off")
+	reload(takeAll)
+	h.uses("its application chose the default", c, bpf.Name, systemDefault)
+	h.uses("its application did not", other, bpf.Name, bpf.Name)
+	reload("  mode: off")
+	h.uses("rules of no connection", other, systemDefault, systemDefault)
+	reload(takeAll)
+	h.uses("given back by plait", other, bpf.Name, bpf.Name)
 }
 
 // What a held-out connection sends from a file (sendfile, splice; kTLS sends so, too) is a burst as any.

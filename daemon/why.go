@@ -61,7 +61,7 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 	case reverted && a.Kind != kindManaged && a.Name == d.kernel.control.Fallback:
 		return fmt.Sprintf("%s is given back since %s: bursts took %.2f times as long with policy %s as on the system's default",
 			prefix, byClock(back.RevertedAt, time.Now()).Format(time.RFC3339), back.Difference.Ratio, under(p))
-	case a.Kind == kindHoldout && a.Name != d.kernel.control.Fallback:
+	case a.Kind == kindHoldout && (a.Name != d.kernel.control.Fallback || a.Chosen != 0):
 		return "held out until its application chose that, or the system's default was changed: its bursts are no longer compared"
 	case a.Kind == kindHoldout:
 		return "held out: it stays on the system's default, and those that plait manages are compared with it"
