@@ -48,6 +48,7 @@ struct plait_control {
 	__u64 cgroup; /* id of the one whose connections plait takes */
 	__u32 generation; /* counts from 1; raised when rules or policies change, or a destination is given back: sockets then look for theirs */
 	__u32 cgroup_rules; /* how many rules by cgroup there are */
+	__u64 key; /* of the lots that hold connections out, random: who is held out is another for each daemon */
 };
 
 /* A destination prefix, IPv4 /24 as mapped /120, IPv6 /48, under a policy. The key of the latency comparison. */

@@ -28,8 +28,9 @@ static __always_inline bool take(struct tcp_sock *tp)
 	s->generation = generation;
 	s->marked = chosen(sk, 0);
 	s->burst_start_us = 0; /* of one that was plait's before, nobody has seen the end */
-	/* One that has left stays managed. Were it held out now, those would be among the held-out ones that happened to send while the daemon was silent. */
-	if (!s->left && bpf_get_prandom_u32() % 1000000 < p->holdout_ppm) {
+	s->gathered = (struct gathered){}; /* of what it did while it was held out, or away */
+	s->run_segments = 0;
+	if (is_held_out(s, p)) {
 		s->kind = SOCK_HOLDOUT;
 		count(held_out);
 		return false;
@@ -38,14 +39,13 @@ static __always_inline bool take(struct tcp_sock *tp)
 		count(refused);
 		return false;
 	}
-	s->left = 0;
 	count(attached);
 	return true;
 }
 
 static __always_inline void release(struct tcp_sock *tp, struct plait_sock *s)
 {
-	if (s)
+	if (s && s->kind == SOCK_MANAGED) /* else revise() has said what it is now */
 		s->kind = 0;
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, plait_daemon.fallback, sizeof(plait_daemon.fallback)))
 		count(refused);

@@ -95,11 +95,10 @@ static __always_inline void leave(struct sock *sk)
 }
 
 /* The daemon is gone, or plait has no more to do with it: the socket leaves for the system's default, which keeps its window. */
-static __noinline int fall_back(struct sock *sk, struct plait_sock *s)
+static __noinline int fall_back(struct sock *sk)
 {
 	if (!sk)
 		return 0;
-	s->kind = 0;
 	leave(sk);
 	return 0;
 }
@@ -125,7 +124,7 @@ static __noinline int choose(struct sock *sk, struct plait_sock *s)
 	__u8 want;
 
 	if (outdated(s) && !revise(sk, s)) {
-		fall_back(sk, s);
+		fall_back(sk);
 		return 0;
 	}
 	want = wanted(s, s->bulk);
@@ -215,8 +214,8 @@ static __always_inline int control(struct sock *sk, const struct rate_sample *rs
 		s->prr_delivered += rs->acked_sacked;
 	if (s->round_start) {
 		if (daemon_silent()) {
-			s->left = 1;
-			return fall_back(sk, s);
+			s->kind = 0;
+			return fall_back(sk);
 		}
 		if (!choose(sk, s))
 			return 0;

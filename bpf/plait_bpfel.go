@@ -42,6 +42,7 @@ type PlaitPlaitControl struct {
 	Cgroup      uint64
 	Generation  uint32
 	CgroupRules uint32
+	Key         uint64
 }
 
 type PlaitPlaitCounters struct {

@@ -122,8 +122,21 @@ static __always_inline bool outdated(const struct plait_sock *s)
 }
 
 /*
- * Rules may have changed: puts the socket under the policy it has now, and says whether plait goes on with it. It stays in
- * its group, managed or held out, or the comparison would be one of connections that were moved.
+ * The lot of a connection: whether it is held out. It is drawn again whenever rules may have changed, and is the same for the same share; of a larger share all are that are of
+ * a smaller one. So with another share only as many change sides as must, and both groups have old connections and new ones alike, or what is compared would be these.
+ */
+static __always_inline bool is_held_out(const struct plait_sock *s, const struct plait_policy *p)
+{
+	__u64 lot = s->cookie ^ plait_daemon.key; /* cookies are counted: MurmurHash3's last step, in which each bit of them decides over all */
+
+	lot = (lot ^ lot >> 33) * 0xff51afd7ed558ccdULL;
+	lot = (lot ^ lot >> 33) * 0xc4ceb9fe1a85ec53ULL;
+	return (lot ^ lot >> 33) % 1000000 < p->holdout_ppm;
+}
+
+/*
+ * Rules may have changed: puts the socket under the policy it has now, and says whether plait goes on with it as before. One that is managed and is to be held out
+ * is when the caller has given it back; one that is held out and is to be managed is of no group until a pass takes it.
  */
 static __noinline int revise(struct sock *sk, struct plait_sock *s)
 {
@@ -135,12 +148,18 @@ static __noinline int revise(struct sock *sk, struct plait_sock *s)
 	s->generation = plait_daemon.generation; /* before looking: what changes meanwhile is seen the next time */
 	p = policy_of(sk, &index);
 	s->policy = index; /* also of one that stays only because its application asked: the old index may be none any more */
+	if (s->asked)
+		return 1;
 	if (!p || (s->kind == SOCK_MANAGED && !p->managed) || (s->kind == SOCK_OBSERVED && !p->observed)) {
-		if (!s->asked)
-			s->kind = 0;
-		return s->asked;
+		s->kind = 0;
+		return 0;
 	}
-	return 1;
+	if (!p->managed || is_held_out(s, p) == (s->kind == SOCK_HOLDOUT))
+		return 1;
+	if (s->kind == SOCK_MANAGED)
+		count(held_out);
+	s->kind = s->kind == SOCK_MANAGED ? SOCK_HOLDOUT : 0;
+	return 0;
 }
 
 #endif

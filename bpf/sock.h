@@ -40,7 +40,6 @@ struct plait_sock {
 	__u8 trains; /* dispersions measured in this burst */
 	__u8 train_measured : 1; /* this ACK completed one */
 	__u8 train_sparse : 1;	 /* which was sent in more than a quarter of the time it took to come through */
-	__u8 left : 1; /* managed until the daemon was silent */
 	__u8 marked : 1; /* icsk_ca_setsockopt was set when plait left it on the default, and says nothing of what its application does since */
 	__u8 hooked;	    /* sockops.h sees its retransmissions */
 	__u8 asked;	    /* the application asked for plait */

@@ -93,7 +93,7 @@ static __always_inline int established(struct bpf_sock_ops *ctx, struct sock *sk
 	if (!p->managed)
 		s->kind = SOCK_OBSERVED;
 	else
-		s->kind = bpf_get_prandom_u32() % 1000000 < p->holdout_ppm ? SOCK_HOLDOUT : SOCK_MANAGED;
+		s->kind = is_held_out(s, p) ? SOCK_HOLDOUT : SOCK_MANAGED;
 	s->marked = chosen(sk, 0);
 	s->hooked = s->kind != SOCK_HOLDOUT;
 	s->later = s->kind == SOCK_MANAGED && is_subflow(sk);

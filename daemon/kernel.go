@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
@@ -68,6 +69,7 @@ func loadKernel(spec *ebpf.CollectionSpec, linked bool, control bpf.Control) (k 
 		return nil, errTaken(linked)
 	}
 	control.Generation = 1 // what the kernel half has not seen yet is 0
+	control.Key = rand.Uint64()
 	k = &kernel{control: control, linked: linked}
 	k.tracing = probeTracing()
 	if k.tracing != nil {

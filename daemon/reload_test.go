@@ -340,16 +340,6 @@ func TestRulesInStatus(t *testing.T) {
 	}
 }
 
-// Held-out connections stay so: a reload that took them would leave nothing to compare with.
-func TestReloadKeepsHoldout(t *testing.T) {
-	h := newHost(t)
-	p := h.up("  holdout_percent: 100")
-	c := h.connect(0, "")
-	h.reload(p, takeAll)
-	h.uses("held out", c, systemDefault, systemDefault)
-	h.uses("new", h.connect(0, ""), bpf.Name, bpf.Name)
-}
-
 // A configuration that the kernel takes only half leaves the old one in force.
 func TestReloadFails(t *testing.T) {
 	h := newHost(t)
