@@ -102,7 +102,7 @@ func TestByClockAsleep(t *testing.T) {
 func TestGivenBackByClock(t *testing.T) {
 	prefix, at := netip.MustParsePrefix("192.0.2.0/24"), time.Now().Add(-time.Minute)
 	to := destination{prefix, "bursts"}
-	d := &Daemon{policies: []policy{{name: "bursts", lever: Lever{Mode: On}}}, reverted: map[destination]PrefixStatus{to: {RevertedAt: setForward(at, 24*time.Hour)}}}
+	d := &Daemon{kernel: &kernel{}, policies: []policy{{name: "bursts", lever: Lever{Mode: On}}}, reverted: map[destination]PrefixStatus{to: {RevertedAt: setForward(at, 24*time.Hour)}}}
 	if got, want := d.unmanaged(bpf.Answer{InCgroup: 1}, netip.MustParseAddr("192.0.2.9")), "is given back since "+at.Format(time.RFC3339); !strings.Contains(got, want) {
 		t.Errorf("got %q, want %q in it", got, want)
 	}
