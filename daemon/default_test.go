@@ -72,6 +72,7 @@ func TestDefaultChangesUnseen(t *testing.T) {
 	h.must(d.revert())
 	c, own := h.connect(0, ""), h.connect(0, systemDefault)
 	h.uses("before the daemon looks", c, systemDefault, systemDefault)
+	h.says(h.why(d, c), systemDefault, "or it is the default of its network namespace")
 	if n := d.givenBack(); n != 1 {
 		t.Errorf("%d destinations are given back, want %s", n, slow)
 	}

@@ -74,7 +74,7 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 	case a.Known != 0:
 		return "it was to be plait's, or was, and is not: the kernel refused, or its application has chosen that"
 	case a.Chosen != 0 || a.Name != d.kernel.control.Fallback:
-		return "its application, or the route, has chosen that"
+		return "its application, or the route, has chosen that, or it is the default of its network namespace, and plait's own has another"
 	}
 	return "left alone: it was there before plait, or was made while plait did not look"
 }
