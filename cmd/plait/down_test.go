@@ -55,9 +55,9 @@ func TestDownBesideAnother(t *testing.T) {
 	}
 	control := filepath.Join(t.TempDir(), "control")
 	down := func() (int, string) {
-		root, out := newRoot(), new(bytes.Buffer)
+		out := new(bytes.Buffer)
+		root := newRoot(out)
 		root.SetArgs([]string{"down", "--control", control})
-		root.SetOut(out)
 		if err := root.ExecuteContext(t.Context()); err != nil {
 			return 1, out.String() + err.Error()
 		}

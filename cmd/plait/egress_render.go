@@ -104,7 +104,7 @@ func writeRendered(out io.Writer, texts []text, file, router, directory string) 
 	for _, t := range texts {
 		path := filepath.Join(directory, t.router, file)
 		if err := replaceFile(path, t.content, t.mode); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
+			return &exit{1, fmt.Errorf("write %s: %w", path, err)}
 		}
 		fmt.Fprintln(out, path)
 	}

@@ -64,8 +64,7 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 func TestEmptyFlags(t *testing.T) {
 	for _, args := range [][]string{{"run", "tcp-single", "--json", ""}, {"run", "tcp-single", "--report="}, {"run", "tcp-single", "--captures="}, {"run", "tcp-single", "--console="},
 		{"run", "tcp-single", "--traces="}, {"run", "tcp-single", "--group="}, {"image", "--import="}, {"image", "--export="}, {"report", "a.json", "--out="}, {"show", "tcp-single", "--traces="}} {
-		root := newRoot()
-		root.SetOut(io.Discard)
+		root := newRoot(io.Discard)
 		root.SetArgs(append([]string{"lab"}, args...))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // nothing is to run
@@ -245,8 +244,7 @@ func TestReportDoesNotReplaceItsResult(t *testing.T) {
 	if err := result.Write(path, &result.File{Format: result.Format, Experiment: result.Experiment{Name: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	root := newRoot()
-	root.SetOut(io.Discard)
+	root := newRoot(io.Discard)
 	root.SetArgs([]string{"lab", "report", path, "--out", path})
 	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "whose place the page would take") {
 		t.Errorf("%v", err)

@@ -36,7 +36,7 @@ func (e *exit) Unwrap() error { return e.err }
 // errInterrupted is why a run ends on Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
-func newRoot() *cobra.Command {
+func newRoot(out io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "plait",
 		Short: "Weave every path a Linux host has into one fast, steady connection",
@@ -54,7 +54,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError{fmt.Errorf("%w; see %s --help", wrongValue(err), c.CommandPath())}
 	})
-	root.InitDefaultCompletionCmd()
+	root.SetOut(out)
+	root.InitDefaultCompletionCmd() // its commands keep the output there is now
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		switch c.Name() { // or cobra shows help for what it does not know, too, and ends with 0
@@ -151,10 +152,9 @@ func (o *output) Write(b []byte) (int, error) {
 
 // execute runs the command line and returns the exit status.
 func execute(args []string) int {
-	root := newRoot()
-	root.SetArgs(args)
 	out := &output{to: os.Stdout}
-	root.SetOut(out)
+	root := newRoot(out)
+	root.SetArgs(args)
 	c, err := root.ExecuteContextC(context.Background())
 	var flag flagError
 	if err != nil && !errors.As(err, &flag) && c.ValidateArgs(c.Flags().Args()) != nil { // it says how many arguments there should be, but not which
