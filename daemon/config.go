@@ -12,7 +12,7 @@ import (
 // Where plait looks and listens if nothing else is configured.
 const (
 	DefaultConfigPath = "/etc/plait/plait.yaml"
-	defaultControl    = "/run/plait/control"
+	DefaultControl    = "/run/plait/control"
 	defaultMetrics    = "127.0.0.1:9464"
 	metricsOff        = "off"
 )
@@ -96,7 +96,7 @@ type Rule struct {
 // DefaultConfig is the configuration without a file.
 func DefaultConfig() Config {
 	return Config{
-		Control:    defaultControl,
+		Control:    DefaultControl,
 		Metrics:    defaultMetrics,
 		Congestion: Lever{Mode: On, Policy: defaultPolicy, HoldoutPercent: 5, Allow: Friendly},
 		Ackpath:    defaultAckpath(),

@@ -82,7 +82,7 @@ func exitsLock() (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(filepath.Dir(defaultControl), fmt.Sprint("exits-", namespace.Sys().(*syscall.Stat_t).Ino)), nil
+	return filepath.Join(filepath.Dir(DefaultControl), fmt.Sprint("exits-", namespace.Sys().(*syscall.Stat_t).Ino)), nil
 }
 
 // exitsLocked says whether somebody has that lock, and makes no file to find out.
@@ -116,7 +116,7 @@ func lockExits(patience time.Duration) (*os.File, error) {
 // lockCongestion keeps plait down from the congestion control of a plait with another control socket, which kernels before 6.4 let anybody remove. Where the lock
 // cannot be made, as in a container, there is none.
 func lockCongestion(patience time.Duration) ([]*os.File, error) {
-	held, err := lock(filepath.Join(filepath.Dir(defaultControl), "congestion"), patience)
+	held, err := lock(filepath.Join(filepath.Dir(DefaultControl), "congestion"), patience)
 	switch {
 	case errors.Is(err, errLocked):
 		return nil, Others{errTaken(true)}

@@ -263,3 +263,19 @@ func TestLosses(t *testing.T) {
 		}
 	}
 }
+
+// Where the configuration cannot be read, and may name another control socket, nobody is told only that plait is not up.
+func TestNotUpAsFarAsKnown(t *testing.T) {
+	notUp := fmt.Errorf("ask for status on x: %w", daemon.ErrNotRunning)
+	f := controlFlags{unread: errors.New("/etc/plait/plait.yaml:3:1: found a tab\nand more")}
+	err := f.unanswered(notUp)
+	if !errors.Is(err, daemon.ErrNotRunning) || !strings.Contains(err.Error(), "found a tab): ") || !strings.Contains(err.Error(), "--control") {
+		t.Error(err)
+	}
+	if err := (&controlFlags{}).unanswered(notUp); err.Error() != notUp.Error() {
+		t.Error(err)
+	}
+	if err := f.unanswered(daemon.ErrFailed); strings.Contains(err.Error(), "--control") {
+		t.Error(err)
+	}
+}

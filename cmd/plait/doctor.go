@@ -44,7 +44,7 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	c.Flags().Var((*fileFlag)(&config), "config", "check this configuration `file`; the default one need not exist")
-	c.Flags().StringVar(&control, "control", "", "ask the plait that listens on this `path` (default: as the configuration says)")
+	c.Flags().Var((*fileFlag)(&control), "control", "ask the plait that listens on this `path` (default: as the configuration says)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
 	return c
 }

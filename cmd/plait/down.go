@@ -64,6 +64,9 @@ func newDown() *cobra.Command {
 					return &exit{1, err}
 				}
 			}
+			if doubt := f.doubt(); doubt != "" && !ended {
+				fmt.Fprintf(out, "  %s\n", doubt)
+			}
 			left, err := daemon.Cleanup(f.client().Path(), !again)
 			if (ended || result != "") && errors.As(err, new(daemon.Others)) { // the one that was meant is down
 				err = nil
@@ -96,7 +99,7 @@ func newReload() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.client().Reload(); err != nil {
-				return unanswered(err)
+				return f.unanswered(err)
 			}
 			fmt.Fprintln(c.OutOrStdout(), "the configuration is in force")
 			return nil

@@ -25,7 +25,7 @@ func newEgressCheck() *cobra.Command {
 			results, err := f.client().EgressCheck(c.Context(), doing)
 			end()
 			if err != nil {
-				return unanswered(err)
+				return f.unanswered(err)
 			}
 			if asJSON {
 				err = writeJSON(c.OutOrStdout(), results)

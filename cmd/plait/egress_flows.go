@@ -21,7 +21,7 @@ func newEgressFlows() *cobra.Command {
 				return fmt.Errorf("--seconds %g: expected a number above 0, and less than 1e9", seconds)
 			}
 			if err := f.client().EgressFlows(c.Context(), seconds, c.OutOrStdout()); err != nil {
-				return unanswered(err)
+				return f.unanswered(err)
 			}
 			return nil
 		},

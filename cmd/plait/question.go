@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -24,9 +25,12 @@ func question[T any](use, short string, ask func(*daemon.ControlClient, string) 
 	c := &cobra.Command{
 		Use: use, Short: short, Args: args,
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "" { // an unset variable, not the question about all
+				return fmt.Errorf("%s: its argument is empty", c.CommandPath())
+			}
 			answer, err := ask(f.client(), strings.Join(args, ""))
 			if err != nil {
-				return unanswered(err)
+				return f.unanswered(err)
 			}
 			if asJSON {
 				return writeJSON(c.OutOrStdout(), answer)

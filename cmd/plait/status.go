@@ -23,11 +23,12 @@ const exitNotUp = 3
 
 // controlFlags say where the daemon listens.
 type controlFlags struct {
-	path string
+	path   string
+	unread error // why it is not known where the configuration says that it listens
 }
 
 func (f *controlFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.path, "control", "", "ask the plait that listens on this `path` (default: as "+daemon.DefaultConfigPath+" says)")
+	c.Flags().Var((*fileFlag)(&f.path), "control", "ask the plait that listens on this `path` (default: as "+daemon.DefaultConfigPath+" says)")
 }
 
 // client is for the daemon that is meant. A configuration with mistakes must not keep anybody from plait down, so what can be
@@ -36,8 +37,28 @@ func (f *controlFlags) client() *daemon.ControlClient {
 	if f.path != "" {
 		return daemon.Client(f.path)
 	}
-	c, _ := daemon.ReadConfig(daemon.DefaultConfigPath)
+	c, err := daemon.ReadConfig(daemon.DefaultConfigPath)
+	if c.Control == daemon.DefaultControl {
+		f.unread = err
+	}
 	return daemon.Client(c.Control)
+}
+
+// doubt says why a plait that does not answer may be up all the same; empty: it is not.
+func (f *controlFlags) doubt() string {
+	if f.unread == nil {
+		return ""
+	}
+	why, _, _ := strings.Cut(f.unread.Error(), "\n")
+	return fmt.Sprintf("%s cannot be read (%s): if it has a control path of its own, name that with --control", daemon.DefaultConfigPath, why)
+}
+
+// unanswered is [unanswered] of what was asked where f says.
+func (f *controlFlags) unanswered(err error) error {
+	if doubt := f.doubt(); doubt != "" && errors.Is(err, daemon.ErrNotRunning) {
+		err = fmt.Errorf("%w; %s", err, doubt)
+	}
+	return unanswered(err)
 }
 
 // unanswered gives the exit status to an error of the daemon or of not reaching it.

@@ -37,7 +37,7 @@ func newTop() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			client := f.client()
 			if _, err := client.Status(); err != nil {
-				return unanswered(err)
+				return f.unanswered(err)
 			}
 			if !term.IsTerminal(int(os.Stdout.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
 				return errors.New("top: standard input and output are not a terminal; use plait status, or plait status --json for programs")

@@ -46,7 +46,12 @@ func newUp() *cobra.Command {
 			"a section ackpath acknowledgements over the quicker of several links. SIGHUP makes it read its configuration again, as plait reload does.",
 		Example: "  plait up --observe    change nothing, say what would be done\n  plait up\n  plait up --policy rtcp",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return f.up(c.Context(), c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("policy") && f.overrides.Policy == "" {
+				return fmt.Errorf("--policy names none: expected %s", strings.Join(congestion.Names(), ", "))
+			}
+			return f.up(c.Context(), c.OutOrStdout())
+		},
 	}
 	flags := c.Flags()
 	flags.Var((*fileFlag)(&f.config), "config", "read this configuration `file`; the default one need not exist")
@@ -54,7 +59,7 @@ func newUp() *cobra.Command {
 	flags.BoolVar(&f.overrides.Observe, "observe", false, "leave the connections alone, and say what would be done")
 	flags.StringVar(&f.overrides.Policy, "policy", "", "choose by this `policy` where no rule names one (default: as configured)")
 	completeFlag(c, "policy", congestion.Names)
-	flags.StringVar(&f.signalLog, "signal-log", "", "write every sample to this `file`, for plait replay")
+	flags.Var((*fileFlag)(&f.signalLog), "signal-log", "write every sample to this `file`, for plait replay")
 	flags.StringVar(&f.log, "log", "/var/log/plait.log", "in the background, log to this `file`")
 	return c
 }
