@@ -68,7 +68,7 @@ func (s State) String() string {
 	case Ambiguous:
 		return "the sender has several subflows between these two addresses of the connection, and cannot tell whose copies these would be"
 	case Unmanaged:
-		return "the sender's socket does not use the congestion control plait (held out, chosen by the application, or given back): nothing would keep it fair"
+		return "the sender's socket does not use the congestion control plait (held out, chosen by the application, given back, or without anything sent yet): nothing would keep it fair"
 	case Full:
 		return "the sender has no room for more flows"
 	case Resting:

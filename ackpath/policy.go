@@ -199,7 +199,7 @@ func (s *Flow) Decide(now time.Time, ratio float64, f Facts) Decision {
 		return Decision{Ask: true, Because: why + "; the sender has not said yet whether it takes copies"}
 	}
 	s.answer = f.Answer
-	if f.New {
+	if f.New || f.Told.State == Unmanaged && !f.Receives { // the sender takes a subflow with its first data, which may be its last chance to be of use
 		return Decision{Ask: true, Because: f.Told.State.String()}
 	}
 	if s.refused++; s.refused >= answersMost {

@@ -235,6 +235,29 @@ func TestDecideRefused(t *testing.T) {
 	}
 }
 
+// A sender takes a subflow with its first data. One that has none for long is not given up before that, for it begins in slow start.
+func TestQuietFlowIsAskedAbout(t *testing.T) {
+	var s Flow
+	f := Facts{Slow: answered(100*time.Millisecond, true), Quick: answered(10*time.Millisecond, true), SlowLink: "slow", QuickLink: "quick", Told: Told{State: Unmanaged}}
+	now := begin
+	for range 100 * answersMost {
+		now = now.Add(HelloEvery)
+		f.Answer++
+		if d := s.Decide(now, DefaultRatio, f); !d.Ask || d.Copy {
+			t.Fatalf("after %v: %+v, want to ask again", now.Sub(begin), d)
+		}
+	}
+	f.Receives = true
+	var d Decision
+	for range answersMost {
+		f.Answer++
+		d = s.Decide(now, DefaultRatio, f)
+	}
+	if d.Ask {
+		t.Errorf("%d times refused with data: %+v, want a pause", answersMost, d)
+	}
+}
+
 // A subflow that has just begun is asked about until the sender has it, however often it says that it has not; and its handshake tells the round trip before any
 // hello has.
 func TestNewFlow(t *testing.T) {
