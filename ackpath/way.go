@@ -38,6 +38,7 @@ type Way struct {
 	asked      []question      // those that may be answered yet, the oldest first
 	unanswered int             // regular hellos since the last answer
 	last       time.Time       // of the last regular hello
+	counted    bool            // there is a round trip since then
 	rtts       []time.Duration // the latest last
 	fair       bool
 	pause      backoff
@@ -54,12 +55,12 @@ func (w *Way) Ask(now time.Time) bool {
 		return false
 	}
 	if w.unanswered >= unansweredMost {
-		w.unanswered, w.rtts, w.fair, w.asked, w.last = 0, nil, false, nil, time.Time{}
+		w.unanswered, w.rtts, w.counted, w.fair, w.asked, w.last = 0, nil, false, false, nil, time.Time{}
 		w.pause.begin(now)
 		return false
 	}
 	w.unanswered++
-	w.last = now
+	w.last, w.counted = now, false
 	return true
 }
 
@@ -77,15 +78,25 @@ func (w *Way) Answered(now time.Time, nonce uint64, fair bool) bool {
 		if q.nonce != nonce {
 			continue
 		}
-		if len(w.rtts) == rttsKept {
-			w.rtts = w.rtts[1:]
-		}
-		w.rtts = append(w.rtts, max(now.Sub(q.at), time.Microsecond))
+		w.measured(max(now.Sub(q.at), time.Microsecond))
 		w.unanswered, w.fair, w.pause = 0, fair, backoff{}
 		w.asked = append(w.asked[:i:i], w.asked[i+1:]...)
 		return true
 	}
 	return false
+}
+
+// measured keeps a round trip. Hellos that are sent together, one behind the other, meet the same moment of a busy host: the shortest counts for all between two regular ones.
+func (w *Way) measured(rtt time.Duration) {
+	if w.counted {
+		last := len(w.rtts) - 1
+		w.rtts[last] = min(w.rtts[last], rtt)
+		return
+	}
+	if len(w.rtts) == rttsKept {
+		w.rtts = w.rtts[1:]
+	}
+	w.rtts, w.counted = append(w.rtts, rtt), true
 }
 
 // RTT is the shortest of the last round trips; 0: nothing answers.
