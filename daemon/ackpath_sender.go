@@ -27,6 +27,9 @@ const (
 	sourcesMost = 4096
 	// leadFor is how long a lead is told after it was measured: the congestion control believes it as long (bpf/fair.h).
 	leadFor = 3 * time.Second
+	// handover is for how long none may have come from where a flow is taken before others have it: in the queue of a link that copies have just left, hellos wait for seconds, and
+	// would have it back one after the other.
+	handover = 2 * ackpath.HelloEvery
 	// searchEvery is how often sockets are searched for a flow at most, unless that takes more than a twentieth of the time.
 	searchEvery = 50 * time.Millisecond
 	// reviewEvery is how often the sockets of flows that are taken are looked at again: their congestion control may have changed.
@@ -185,6 +188,9 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		return state
 	}
 	f := s.sockets[n][0]
+	if t != nil && t.from != from && t.until.Sub(now) > takenFor-handover {
+		return ackpath.Unasked
+	}
 	if key := flowKey(f.Ends()); t == nil || t.key != key || t.from != from {
 		if t != nil {
 			s.drop(n, "another subflow has its name now, or hellos come from another address")

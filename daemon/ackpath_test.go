@@ -157,6 +157,12 @@ func TestAckSender(t *testing.T) {
 	if len(status.Taken) != 1 || status.Taken[0].Copies != 15 || status.Taken[0].LeadMs != 0 {
 		t.Errorf("status %+v, want no lead of long ago", status.Taken)
 	}
+	for range 3 { // hellos that were in the queue of the link that was left
+		if a, b := ask(other, name(0)), ask(quick, name(0)); a.Flows[0].State != ackpath.Unasked || b.Flows[0].State == ackpath.Unasked || len(k.names) != 1 || k.names[bpfName(name(0), quick)] != key {
+			t.Errorf("hellos by turns from two addresses of the connection: %v and %v, copies are taken as %v", a.Flows[0].State, b.Flows[0].State, k.names)
+		}
+	}
+	now = now.Add(handover)
 	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Known || len(k.names) != 1 || k.names[bpfName(name(0), other)] != key {
 		t.Errorf("hellos from another address of the connection: %v, copies are taken as %v", a.Flows[0].State, k.names)
 	}
