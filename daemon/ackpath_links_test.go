@@ -84,4 +84,8 @@ func TestAckReceiverCannotList(t *testing.T) {
 	if r.look(now.Add(unlistedFor + 2*time.Second)); len(k.routes) != 0 {
 		t.Errorf("copied after %v without a list are %v", unlistedFor+2*time.Second, k.routes)
 	}
+	var status AckpathStatus
+	if r.status(&status, now); status.Trouble == "" || len(status.Flows) > 0 {
+		t.Errorf("without a list the status is %+v, want why", status)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +22,8 @@ type AckpathStatus struct {
 	// Flows are the subflows of connections with more than one link that receive something, Ways what hellos tell.
 	Flows []AckFlowStatus `json:"flows"`
 	Ways  []AckWayStatus  `json:"ways"`
+	// Trouble is what keeps the receiver from finding its flows, or from copying for them.
+	Trouble string `json:"trouble,omitempty"`
 	// Copies is how many ACKs were copied since the receiver is on.
 	Copies uint64 `json:"copies"`
 	// Answers is whether this host takes copies as a sender, Silent why not, and Fair whether its congestion control corrects for them.
@@ -93,6 +96,7 @@ func (r *ackReceiver) status(out *AckpathStatus, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out.Copies = r.ended
+	out.Trouble, _, _ = strings.Cut(r.trouble, "\n")
 	for key, f := range r.flows {
 		one := AckFlowStatus{Local: f.ends.Local, Remote: f.ends.Remote, Token: f.name.Token, ID: f.name.ID,
 			Copied: f.since, Copies: f.earlier + f.sent, Arrived: f.before.Copies + f.told.Copies, Late: f.before.Late + f.told.Late, Because: f.decision.Because}

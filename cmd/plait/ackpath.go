@@ -92,7 +92,9 @@ func printAckpath(out io.Writer, s daemon.AckpathStatus, now time.Time) {
 		return
 	}
 	fmt.Fprintf(out, "receiver: mode %s, %d ACKs copied\n", s.Mode, s.Copies)
-	if s.Mode != daemon.Off && len(s.Flows) == 0 {
+	if s.Trouble != "" {
+		fmt.Fprintf(out, "receiver: %s\n", s.Trouble)
+	} else if s.Mode != daemon.Off && len(s.Flows) == 0 {
 		fmt.Fprintln(out, "receiver: no MPTCP connection has received something over more than one link in the last minute")
 	}
 	if len(s.Flows) > 0 {

@@ -17,6 +17,7 @@ func TestPrintAckpath(t *testing.T) {
 	}
 	for want, s := range map[string]daemon.AckpathStatus{
 		"receiver: no MPTCP connection has received":                         {Mode: daemon.Observe},
+		"receiver: list TCP sockets: no such file":                           {Mode: daemon.On, Trouble: "list TCP sockets: no such file"},
 		"copies are not taken: port in use":                                  {Mode: daemon.Off, Silent: "port in use"},
 		"this kernel can copy no ACKs: no tcx":                               {Mode: daemon.On, Lacks: "no tcx"},
 		"way to 192.0.2.1 over lte from 198.51.100.7: no connection for 25s": {Mode: daemon.On, Ways: ways(now.Add(-25 * time.Second))},
