@@ -50,7 +50,7 @@ func (d *Daemon) compare() ([]PrefixStatus, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	for back, p := range d.reverted {
 		if !slices.ContainsFunc(d.policies, func(now policy) bool { return now.name == back.policy }) {
