@@ -86,6 +86,10 @@ func (l *loader) setPath(place Place, key string) []string {
 	for i, part := range parts {
 		schema = resolve(schema)
 		switch {
+		case at != nil && at.kind == yaml.ScalarNode && !at.null():
+			whole := strings.Join(parts[:i], ".")
+			l.problems.add(place, "", "%s is %s, so there is no %s in it; set %s as a whole, or the parameter that it names", whole, at.text, part, whole)
+			return nil
 		case at != nil && at.kind == yaml.SequenceNode:
 			if n, err := strconv.Atoi(part); err != nil || n < 0 || n >= len(at.items) {
 				l.problems.add(place, "", "%s has the entries 0 to %d; there is no %s", strings.Join(parts[:i], "."), len(at.items)-1, part)
@@ -121,7 +125,7 @@ func replace(n *node, path []string, value *node) *node {
 	if len(path) == 0 {
 		return value
 	}
-	if n == nil || n.kind == yaml.ScalarNode {
+	if n == nil || n.null() { // no other scalar is on the way: setPath
 		n = &node{place: value.place, kind: yaml.MappingNode}
 	}
 	if n.kind == yaml.SequenceNode {
