@@ -12,6 +12,7 @@ import (
 
 // applySet carries out every --set: a parameter is kept for the matrix, a path replaces a value of the tree.
 func (l *loader) applySet() {
+	replaced := map[string][]string{} // path of each --set that is one
 	for _, set := range l.opt.Set {
 		place := Place{File: "--set " + set}
 		key, value, found := strings.Cut(set, "=")
@@ -27,9 +28,43 @@ func (l *loader) applySet() {
 			if v := l.setValue(place, value); v != nil {
 				l.tree = replace(l.tree, path, v)
 				l.replaced += "\n# --set " + set
+				replaced[set] = path
 			}
 		}
 	}
+	for _, set := range slices.Sorted(maps.Keys(replaced)) {
+		l.checkOverruled(Place{File: "--set " + set}, replaced[set])
+	}
+}
+
+// sectionsOfParameters are the sections whose keys are names of parameters, with how deep in them these are.
+var sectionsOfParameters = map[string]int{"params": 1, "matrix": 1, "variants": 2}
+
+// checkOverruled reports a --set of what one section says of a parameter where another --set or section has the last word in every cell: it would
+// change nothing, and the result would name it.
+func (l *loader) checkOverruled(place Place, path []string) {
+	depth := sectionsOfParameters[path[0]]
+	if depth == 0 || len(path) != depth+1 {
+		return
+	}
+	names, variants := axisNames(path[depth]), l.tree.get("variants")
+	forced := func(name string) bool {
+		return slices.ContainsFunc(l.forced, func(f field) bool { return f.key == name })
+	}
+	inMatrix := func(axis string) bool { return slices.Contains(axisNames(axis), names[0]) }
+	inVariant := func(f field) bool { return f.value.get(names[0]) != nil }
+	by := ""
+	switch {
+	case !slices.ContainsFunc(names, func(name string) bool { return !forced(name) }):
+		by = "another --set"
+	case path[0] == "params" && slices.ContainsFunc(l.tree.get("matrix").keys(), inMatrix):
+		by = "the matrix"
+	case path[0] == "params" && variants != nil && len(variants.fields) > 0 && !slices.ContainsFunc(variants.fields, func(f field) bool { return !inVariant(f) }):
+		by = "every variant"
+	default:
+		return
+	}
+	l.problems.add(place, "", "changes nothing, for %s has a value of %s; write --set %s=..., once", by, path[depth], names[0])
 }
 
 // parameters are the names of all parameters the file declares.
@@ -96,7 +131,8 @@ func (l *loader) setPath(place Place, key string) []string {
 				return nil
 			}
 		case free(schema):
-			return append(parts[:i:i], strings.Join(parts[i:], "."))
+			path := append(parts[:i:i], strings.Join(parts[i:], "."))
+			return l.declaredPath(place, path)
 		default:
 			known := at.keys()
 			if schema != nil {
@@ -113,6 +149,20 @@ func (l *loader) setPath(place Place, key string) []string {
 		schema, at = child(schema, part), at.descend([]string{part})
 	}
 	return parts
+}
+
+// declaredPath is the path, nil if it would invent a parameter, which nothing could use.
+func (l *loader) declaredPath(place Place, path []string) []string {
+	if depth := sectionsOfParameters[path[0]]; depth > 0 && depth < len(path) {
+		known := l.parameters()
+		for _, name := range axisNames(path[depth]) {
+			if !slices.Contains(known, name) {
+				l.problems.add(place, "", "there is no parameter %s%s", name, suggest(name, known))
+				return nil
+			}
+		}
+	}
+	return path
 }
 
 // free says that a mapping's keys are whatever the user likes (they may hold dots, like sysctls) and its values are plain.

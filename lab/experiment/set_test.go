@@ -32,3 +32,38 @@ timeline: [{at_s: 1, link: l, set: $down}]` + bulk
 	acceptsSet(t, text, "links.l.backward.queue_packets=200")
 	acceptsSet(t, text, "links.l.forward={queue_packets: 200}", "links.l.forward.delay_ms=3")
 }
+
+// TestSetOfNoParameter: a parameter that a --set invents is used by nothing, and an axis of it would run every cell again.
+func TestSetOfNoParameter(t *testing.T) {
+	const text = `params: {rate: 1, down: {delay_ms: 3}}
+matrix: {"loss,queue": [[0, 9], [1, 9]]}
+variants: {one: {control: reno}, two: {control: cubic}}
+links: {l: {ends: [client, server], rate_mbps: $rate, loss_percent: $loss, queue_packets: $queue, forward: $down}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $control}}`
+	refusesSet(t, text, "--set params.rat=5: there is no parameter rat; did you mean rate?", "params.rat=5")
+	refusesSet(t, text, "there is no parameter typo", "variants.one.typo=5")
+	refusesSet(t, text, "there is no parameter typo", "matrix.typo=[1, 2]")
+	refusesSet(t, text, "there is no parameter typo", "matrix.rate,typo=[[1, 2]]")
+	refusesSet(t, text, "there is no parameter down.delay_ms", "params.down.delay_ms=5")
+	acceptsSet(t, text, "params.rate=5")
+	acceptsSet(t, text, "variants.one.rate=5")
+	acceptsSet(t, text, "matrix.rate=[1, 2]")
+	acceptsSet(t, text, "matrix.loss,queue=[[1, 2]]")
+}
+
+// TestSetChangesNothing: a --set that is overruled in every cell is a mistake, for the result would name it.
+func TestSetChangesNothing(t *testing.T) {
+	const text = `params: {rate: 1, delay: 2, control: bbr}
+matrix: {"rate,loss": [[1, 0], [2, 1]]}
+variants: {one: {control: reno, delay: 3}, two: {control: cubic}}
+links: {l: {ends: [client, server], rate_mbps: $rate, delay_ms: $delay, loss_percent: $loss}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $control}}`
+	refusesSet(t, text, "--set params.rate=9: changes nothing, for the matrix has a value of rate; write --set rate=..., once", "params.rate=9")
+	refusesSet(t, text, "--set params.control=vegas: changes nothing, for every variant has a value of control", "params.control=vegas")
+	for _, overruled := range []string{"params.rate=4", "variants.one.rate=4", "matrix.rate=[7, 8]"} {
+		refusesSet(t, text, "--set "+overruled+": changes nothing, for another --set has a value of rate", "rate=3", overruled)
+		refusesSet(t, text, "--set "+overruled+": changes nothing, for another --set has a value of rate", overruled, "rate=3")
+	}
+	acceptsSet(t, text, "params.delay=9")
+	acceptsSet(t, text, "rate=3", "matrix.rate,loss=[[7, 2], [8, 3]]") // for what is left of it
+}
