@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -21,7 +23,7 @@ func (l *loader) applySet() {
 			continue
 		}
 		if declared := l.parameters(); slices.Contains(declared, key) {
-			if list := l.setValue(place, "["+value+"]"); list != nil {
+			if list := l.setList(place, value); list != nil {
 				l.forced = append(l.forced, field{key, place, list})
 			}
 		} else if path := l.setPath(place, key); path != nil {
@@ -103,9 +105,25 @@ func (l *loader) checkForced(cells []Cell) {
 	}
 }
 
+// setList reads the values of a parameter, which have commas between them and are no list of YAML before they stand in its brackets. A comment must not
+// hide the one that closes it, nor the text close it.
+func (l *loader) setList(place Place, values string) *node {
+	if strings.HasSuffix(strings.TrimSpace(values), ",") { // YAML takes that for the end of the list
+		l.problems.add(place, "", "there is no value behind the last comma")
+		return nil
+	}
+	list := l.setValue(place, "["+values+"\n]")
+	if list != nil && len(list.items) == 0 {
+		l.problems.add(place, "", "the value is not YAML")
+		return nil
+	}
+	return list
+}
+
 func (l *loader) setValue(place Place, text string) *node {
-	var document yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil || len(document.Content) != 1 {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); err != nil || len(document.Content) != 1 || !errors.Is(decoder.Decode(&second), io.EOF) {
 		l.problems.add(place, "", "the value is not YAML")
 		return nil
 	}

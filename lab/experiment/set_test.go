@@ -67,3 +67,19 @@ apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $c
 	acceptsSet(t, text, "params.delay=9")
 	acceptsSet(t, text, "rate=3", "matrix.rate,loss=[[7, 2], [8, 3]]") // for what is left of it
 }
+
+// TestSetIsOneList: the values of a parameter are the items of a list that is made around them, all of it.
+func TestSetIsOneList(t *testing.T) {
+	const text = "params: {loss: 0}\nlinks: {l: {ends: [client, server], loss_percent: $loss}}" + bulk
+	for _, wrong := range []string{"1] #", "1], [2", "1]: [2", "]", "[", " # 1", "1\n]\n---\n[2", "1]\n---\n[2"} {
+		refusesSet(t, text, "the value is not YAML", "loss="+wrong)
+	}
+	refusesSet(t, text, "--set loss=1,: there is no value behind the last comma", "loss=1,")
+	refusesSet(t, text, "the value is not YAML", "loss=,1")
+	refusesSet(t, text, "the value is not YAML", "seeds=1\n---\n2")
+	for values, points := range map[string]int{"1": 1, "1,2": 2, " 1, 2 ": 2, "$(1 + 1), 3 # both": 2} {
+		if x, err := loadText(t, text, Options{Set: []string{"loss=" + values}}); err != nil || len(x.points) != points {
+			t.Errorf("%s: %v, want %d points", values, err, points)
+		}
+	}
+}
