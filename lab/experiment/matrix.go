@@ -189,9 +189,8 @@ func (l *loader) points(axes []Axis, variants []string) []point {
 	for range count / len(variants) {
 		before := len(l.problems)
 		if p := l.point(axes, row, variants, len(points)); len(p.cells) > 0 {
-			if points = append(points, p); len(points) == 1 {
-				l.checkForced(p.cells)
-			}
+			points = append(points, p)
+			l.checkForced(p.cells)
 			if other, twice := seen[p.name()]; twice && len(l.problems) == before {
 				l.sameAs(axes, other, row)
 			}

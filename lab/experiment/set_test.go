@@ -83,3 +83,14 @@ func TestSetIsOneList(t *testing.T) {
 		}
 	}
 }
+
+// TestSetOfVariantsAtLaterPoints: at the first point skip may have left out one of the two that would be the same.
+func TestSetOfVariantsAtLaterPoints(t *testing.T) {
+	const text = `matrix: {rate: [1, 2]}
+variants: {one: {control: reno}, two: {control: cubic}}
+skip: variant == "two" && rate == 1
+links: {l: {ends: [client, server], rate_mbps: $rate}}
+apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $control}}`
+	refusesSet(t, text, "--set control=reno: variants one and two would be the same", "control=reno")
+	acceptsSet(t, text, "control=reno", "rate=1")
+}
