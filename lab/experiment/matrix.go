@@ -73,8 +73,20 @@ func (l *loader) checkPinned(axis Axis, name string) {
 	for _, variant := range l.tree.get("variants").keys() {
 		path := []string{"variants", variant, name}
 		if !axis.set && l.tree.descend(path) != nil {
-			l.problems.add(l.tree.find(path), strings.Join(path, "."),
-				"%s is in the matrix, which has a value for every point; where it is used write $(variant == %q ? ... : %s) instead", name, variant, name)
+			l.problems.add(l.tree.find(path), strings.Join(path, "."), pinned, name, variant, name)
+		}
+	}
+}
+
+const pinned = "%s is in the matrix, which has a value for every point; where it is used write $(variant == %q ? ... : %s) instead"
+
+// checkSame reports values of the matrix that depend on the variant, for the same reason: a point has those of its first one.
+func (l *loader) checkSame(axes []Axis, row []int, p point, c Cell) {
+	for i, axis := range axes {
+		for j, name := range axis.Names {
+			if fmt.Sprint(c.Params[name]) != fmt.Sprint(p.params[name]) {
+				l.problems.add(axis.rows[row[i]][j].place, "matrix."+strings.Join(axis.Names, ","), pinned, name, c.Variant, name)
+			}
 		}
 	}
 }
@@ -247,6 +259,7 @@ func (l *loader) point(axes []Axis, row []int, variants []string, index int) poi
 			}
 		}
 		p.cells = append(p.cells, Cell{Point: index, Params: params, Variant: variant, Spec: l.resolve(b)})
+		l.checkSame(axes, row, p, p.cells[len(p.cells)-1])
 	}
 	return p
 }

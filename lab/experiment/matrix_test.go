@@ -242,3 +242,16 @@ func TestPinned(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestValueOfAVariant: at a point of the matrix its parameters have the same values in all variants, however these are written.
+func TestValueOfAVariant(t *testing.T) {
+	const text = `matrix:
+  rate: ['$(variant == "one" ? 1 : 2)', '$(variant == "one" ? 2 : 1)']
+  loss: [0, $some]
+variants: {one: {some: 1}, two: {some: %}}
+links: {a: {ends: [client, server], rate_mbps: $rate, loss_percent: $loss}}` + bulk
+	const want = `test.yaml:5:10: matrix.rate: rate is in the matrix, which has a value for every point; where it is used write $(variant == "two" ? ... : rate) instead`
+	refuses(t, strings.Replace(text, "%", "1", 1), want)
+	refuses(t, strings.Replace(text, "%", "3", 1), "test.yaml:6:13: matrix.loss: loss is in the matrix")
+	accepts(t, strings.NewReplacer("'$(variant == \"one\" ? 1 : 2)'", "7", "'$(variant == \"one\" ? 2 : 1)'", "8", "%", "1.0").Replace(text))
+}
