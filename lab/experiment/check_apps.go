@@ -88,11 +88,6 @@ func (c *checker) checkAppKeys(app *App, path string) {
 	if slices.Contains(given, "client_command") && strings.TrimSpace(app.ClientCommand) == "" {
 		c.add(join(path, "client_command"), "is empty: nothing would run")
 	}
-	for i, bytes := range app.MoreBytes {
-		if bytes <= 0 {
-			c.add(fmt.Sprintf("%s.more_bytes.%d", path, i), "must be above 0")
-		}
-	}
 }
 
 // isZero says that a key is given and 0.

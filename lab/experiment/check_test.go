@@ -66,13 +66,16 @@ func TestCongestionWhereThereIsNone(t *testing.T) {
 // TestNothingToSend: what an application could not do is told before it runs.
 func TestNothingToSend(t *testing.T) {
 	ping, bursts := "apps: {p: {type: ping, from: server, to: client, count: 3, gap_ms: %}}", "apps: {b: {type: bursts, from: server, to: client, bytes: 9, count: 3, gap_ms: 0, more_bytes: [1, %]}}"
+	refuses(t, two+strings.ReplaceAll(ping, "%", "0"), "must be above 0")
 	for _, app := range []string{ping, bursts} {
-		refuses(t, two+strings.ReplaceAll(app, "%", "0"), "must be above 0")
 		accepts(t, two+strings.ReplaceAll(app, "%", "1"))
 	}
 	refuses(t, two+"apps: {c: {type: command, from: server, to: client, client_command: ' '}}", "apps.c.client_command: is empty")
 	refuses(t, two+"apps: {f: {type: download, from: server, to: client, bytes: 9, stop_s: 0}}", "apps.f.stop_s: 0 is not after the start at 0 s")
-	refuses(t, two+strings.ReplaceAll(bursts, "%", "-1"), "apps.b.more_bytes.1: must be above 0")
+	refuses(t, two+strings.ReplaceAll(bursts, "%", "0"), "apps.b.more_bytes.1: 0 is below the minimum 1")
+	for _, much := range []string{"1000000000001", "9e18", "1e30"} { // the last is no number that Go decodes into an int64
+		refuses(t, two+strings.ReplaceAll(bursts, "%", much), "apps.b.more_bytes.1: "+much+" is above the maximum 1000000000000")
+	}
 }
 
 // TestQueueOfNoPacket: a queue shorter than a packet would drop all of them, after a handshake that succeeds.

@@ -87,7 +87,7 @@ func typeOf(s *jsonschema.Schema) (text, ref string) {
 		text, ref = typeOf(s.Items)
 		text = "list of " + text
 		if s.MinItems != nil {
-			text += fmt.Sprintf(", at least %d", *s.MinItems)
+			text += fmt.Sprintf(", at least %d of them", *s.MinItems)
 		}
 		return text, ref
 	case s.Type == "object":

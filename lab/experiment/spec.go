@@ -272,7 +272,7 @@ type App struct {
 	// Bytes to download, or per burst. 0 downloads until stop_s.
 	Bytes int64 `json:"bytes,omitempty" jsonschema:"minimum=0,maximum=1000000000000"`
 	// MoreBytes are the sizes of the bursts after the first, before it begins again with bytes (bursts).
-	MoreBytes []int64 `json:"more_bytes,omitempty" jsonschema:"minItems=1"`
+	MoreBytes []int64 `json:"more_bytes,omitempty" jsonschema:"minItems=1,minimum=1,maximum=1000000000000"`
 	// Connections is how many are opened in parallel; the bytes are divided among them (download).
 	Connections int `json:"connections,omitempty" jsonschema:"minimum=1,maximum=1000,default=1"`
 	// Server is the HTTP server: go (built in) or nginx (download).
