@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 func (c *checker) checkTimeline() {
@@ -33,7 +35,8 @@ var eventKeys = map[string][][]string{
 var eventCompanions = map[string]string{"peer": "router", "on": "address"}
 
 func (c *checker) checkEvent(event *Event, path string) {
-	given := c.tree.descend(strings.Split(path, ".")).keys()
+	tree := c.tree.descend(strings.Split(path, "."))
+	given := tree.only(func(key string) bool { return !tree.get(key).null() }).keys()
 	has := func(key string) bool { return slices.Contains(given, key) }
 	subjects := slices.DeleteFunc([]string{"link", "router", "node"}, func(s string) bool { return !has(s) })
 	if len(subjects) != 1 {
@@ -62,10 +65,23 @@ func (c *checker) checkEvent(event *Event, path string) {
 		if c.isLink(join(path, "link"), event.Link) && len(c.spec.Links[event.Link].Ends) > 2 {
 			c.add(join(path, "link"), "%s is a LAN, which does not change", event.Link)
 		}
+		c.checkChanges(tree, slices.DeleteFunc(given, func(key string) bool { return !slices.Contains(eventKeys["link"][0], key) }), path)
 	case "router":
 		c.checkRouteEvent(event, path)
 	case "node":
 		c.checkNodeEvent(event, path)
+	}
+}
+
+// checkChanges reports an event whose new parameters, given by keys, are none: it would change nothing, and be in the plots. Where parameters of
+// the experiment took them away, or are them, another cell has some.
+func (c *checker) checkChanges(event *node, keys []string, path string) {
+	empty := func(key string) bool {
+		change := event.get(key)
+		return change.kind == yaml.MappingNode && len(change.fields) == 0 && change.from == ""
+	}
+	if len(keys) > 0 && !slices.ContainsFunc(keys, func(key string) bool { return !empty(key) }) {
+		c.add(path, "changes nothing, for %s has no parameter of the link; give one, such as delay_ms", strings.Join(keys, ", "))
 	}
 }
 

@@ -22,7 +22,7 @@ type node struct {
 	kind   yaml.Kind // MappingNode, SequenceNode or ScalarNode
 	tag    string    // of a scalar: !!str, !!int, !!float, !!bool, !!null
 	text   string    // of a scalar, as it is written
-	from   string    // what a parameter's value was written as, e.g. $rate
+	from   string    // what a parameter's value was written as, e.g. $rate; of a mapping also what was written of a key that is left out
 	fields []field   // of a mapping, in order
 	items  []*node   // of a sequence
 }

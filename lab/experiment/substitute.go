@@ -83,6 +83,7 @@ func (b *bindings) substitute(n *node, path string) *node {
 		for _, f := range n.fields {
 			value := b.substitute(f.value, join(path, f.key))
 			if value.null() && !f.value.null() {
+				copied.from = f.value.text // it is not written without it
 				continue
 			}
 			copied.fields = append(copied.fields, field{f.key, f.place, value})
