@@ -103,7 +103,7 @@ func (l *loader) present(b *bindings, n *node, path string) (*node, []int) {
 		if when == nil || when.kind != yaml.ScalarNode {
 			return entry, true
 		}
-		yes := l.condition(b, when.text, entry.find([]string{"when"}), join(path, "when"))
+		yes := when.null() || l.condition(b, when.text, entry.find([]string{"when"}), join(path, "when"))
 		return entry.only(func(key string) bool { return key != "when" }), yes
 	}
 	copied := *n

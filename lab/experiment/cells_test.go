@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -93,5 +94,21 @@ duration_s: 9
 		if err == nil || err.Error() != "test.yaml"+want {
 			t.Errorf("%v\nwant test.yaml%s", err, want)
 		}
+	}
+}
+
+// TestNullIsAbsent: an empty value is as if the key were absent, also at the keys that are read before a cell is made.
+func TestNullIsAbsent(t *testing.T) {
+	for _, null := range []string{"", "null", "~"} {
+		x := mustLoad(t, "topology: "+null+"\nskip: "+null+"\nlinks: {a: {ends: [client, server]}}\n"+
+			"apps: {bulk: {type: download, from: server, to: client, bytes: 1000, when: "+null+"}}\n"+
+			"timeline: [{at_s: 1, link: a, carrier: down, when: "+null+"}]\n", Options{})
+		if cells := x.Cells(); len(cells) != 1 || len(cells[0].Spec.Apps) != 1 || len(cells[0].Spec.Timeline) != 1 {
+			t.Errorf("%q: %+v", null, cells)
+		}
+	}
+	_, err := load("test.yaml", ".", []byte("name: null\ngroup: stock\nquestion: Does it work?\nlinks: {a: {ends: [client, server]}}"+bulk), Options{})
+	if want := "test.yaml:1:1: missing key name"; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "base name") {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -174,7 +174,7 @@ func (l *loader) static() *Spec {
 	inst := instance(tree, fileSchema())
 	before := len(l.problems)
 	validate(tree, inst, &l.problems)
-	if base := strings.TrimSuffix(filepath.Base(l.file), ".yaml"); tree.get("name") != nil && tree.string("name") != base {
+	if base := strings.TrimSuffix(filepath.Base(l.file), ".yaml"); tree.string("name") != "" && tree.string("name") != base {
 		l.problems.add(tree.find([]string{"name"}), "name", "%s is not the file's base name %s", tree.string("name"), base)
 	}
 	if len(l.problems) > before {

@@ -188,7 +188,7 @@ func (n *node) get(key string) *node {
 
 // string is the text of a key's scalar value, empty if there is none.
 func (n *node) string(key string) string {
-	if v := n.get(key); v != nil {
+	if v := n.get(key); v != nil && !v.null() {
 		return v.text
 	}
 	return ""
