@@ -84,8 +84,8 @@ func Import(ctx context.Context, cache string, from io.Reader, lock func(kernel 
 	}
 	defer unlock()
 	final := filepath.Join(images, kernel)
-	if err := errors.Join(os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
-		return Image{}, err
+	if err := put(temp, final); err != nil {
+		return Image{}, fmt.Errorf("import image: %w", err)
 	}
 	image, _ := Find(cache, kernel)
 	return image, nil

@@ -141,8 +141,11 @@ func Build(ctx context.Context, cache, kernel string, doing func(string)) (Image
 		}
 		return Image{}, fmt.Errorf("make image: %w", err)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(temp, recipeFile), []byte(recipe(kernel)), 0o644), os.Remove(archive), os.Chmod(temp, 0o755), os.RemoveAll(final), os.Rename(temp, final)); err != nil {
-		return Image{}, err
+	if err := errors.Join(os.WriteFile(filepath.Join(temp, recipeFile), []byte(recipe(kernel)), 0o644), os.Remove(archive)); err != nil {
+		return Image{}, fmt.Errorf("make image: %w", err)
+	}
+	if err := put(temp, final); err != nil {
+		return Image{}, fmt.Errorf("make image: %w", err)
 	}
 	image, _ := Find(cache, kernel)
 	return image, nil
@@ -160,6 +163,17 @@ func newDir(images string) (string, error) {
 		}
 	}
 	return os.MkdirTemp(images, "new-")
+}
+
+// put gives a new image its place. What was there goes only when all that can fail has been done: a Join of these would go on after the first error.
+func put(temp, final string) error {
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(final); err != nil {
+		return err
+	}
+	return os.Rename(temp, final)
 }
 
 // while is a reader that ends with its context.

@@ -73,6 +73,31 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
+// An image that cannot be written to its end leaves the one there was.
+func TestBuildCannotWrite(t *testing.T) {
+	bin, cache := t.TempDir(), small(t, recipe("6.12"))
+	if err := os.WriteFile(filepath.Join(bin, "root.tar"), archive(t, kernelEntry).Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const script = "#!/bin/sh\nfor archive; do :; done\ncp ${0%/*}/root.tar $archive && mkdir ${archive%/*}/" + recipeFile + "\n" // in the way of the recipe
+	if err := os.WriteFile(filepath.Join(bin, "mmdebstrap"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	if _, err := Build(t.Context(), cache, "6.12", func(string) {}); err == nil || !strings.Contains(err.Error(), recipeFile) {
+		t.Errorf("error %v", err)
+	}
+	if _, ok := Find(cache, "6.12"); !ok {
+		t.Error("the image that was there is gone")
+	}
+	if err := put(filepath.Join(cache, "nowhere"), filepath.Join(cache, "image", "6.12")); err == nil {
+		t.Error("an image that there is not has got a place")
+	}
+	if _, ok := Find(cache, "6.12"); !ok {
+		t.Error("the image that was there is gone for one that there is not")
+	}
+}
+
 // mmdebstrap does not say that it is newuidmap that a user lacks; root needs none.
 func TestRemedy(t *testing.T) {
 	bin := t.TempDir()
