@@ -49,21 +49,36 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	}
 	p.doing("booting the guest in real time and building the topology: half a minute, more with routers")
 	socket := filepath.Join(dir, "console")
-	go runTerminal(ctx, socket, p.close)
 	var problem error
-	err = vm.Live(ctx, machine, dir, input, vm.Options{Terminal: socket}, func(line []byte) {
-		var m agent.Message
-		if json.Unmarshal(line, &m) != nil {
-			return
-		}
-		if m.Doing != "" {
-			p.doing(m.Doing)
-		}
-		if m.Invalid != "" {
-			problem = &Invalid{m.Invalid}
-		}
+	err = attended(ctx, socket, p.close, func() error {
+		return vm.Live(ctx, machine, dir, input, vm.Options{Terminal: socket}, func(line []byte) {
+			var m agent.Message
+			if json.Unmarshal(line, &m) != nil {
+				return
+			}
+			if m.Doing != "" {
+				p.doing(m.Doing)
+			}
+			if m.Invalid != "" {
+				problem = &Invalid{m.Invalid}
+			}
+		})
 	})
 	return errors.Join(err, problem)
+}
+
+// attended runs a machine with the host's terminal joined to its console, and has given the terminal back when it returns.
+func attended(ctx context.Context, socket string, speaks func(), run func() error) error {
+	ctx, ended := context.WithCancel(ctx)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		runTerminal(ctx, socket, speaks)
+	}()
+	err := run()
+	ended() // it may not have made the socket
+	<-left
+	return err
 }
 
 // runTerminal joins the host's terminal and the guest's console from the guest's first word, before which it calls speaks, until the machine ends. While the guest

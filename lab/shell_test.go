@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -37,16 +38,19 @@ func pseudoTerminal(t *testing.T) *os.File {
 	return terminal
 }
 
+// interrupts says that Ctrl-C in the terminal is an interrupt.
+func interrupts(t *testing.T) bool {
+	t.Helper()
+	var mode syscall.Termios
+	ioctl(t, os.Stdin, syscall.TCGETS, unsafe.Pointer(&mode))
+	return mode.Lflag&syscall.ISIG != 0
+}
+
 // Until the guest speaks the terminal is the host's, and Ctrl-C an interrupt; then it is the guest's, until the machine ends.
 func TestTerminalIsTheHostsAtFirst(t *testing.T) {
 	before := os.Stdin
 	defer func() { os.Stdin = before }()
 	os.Stdin = pseudoTerminal(t)
-	interrupts := func() bool {
-		var mode syscall.Termios
-		ioctl(t, os.Stdin, syscall.TCGETS, unsafe.Pointer(&mode))
-		return mode.Lflag&syscall.ISIG != 0
-	}
 	socket := filepath.Join(t.TempDir(), "console")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -63,7 +67,7 @@ func TestTerminalIsTheHostsAtFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond) // for what should not happen
-	if !interrupts() {
+	if !interrupts(t) {
 		t.Error("the guest has the terminal before it has said anything")
 	}
 	if _, err := guest.Write([]byte("\r")); err != nil {
@@ -71,17 +75,56 @@ func TestTerminalIsTheHostsAtFirst(t *testing.T) {
 	}
 	<-spoke
 	for range 1000 {
-		if !interrupts() {
+		if !interrupts(t) {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if interrupts() {
+	if interrupts(t) {
 		t.Error("the guest speaks, and has no terminal")
 	}
 	guest.Close()
 	<-ended
-	if !interrupts() {
+	if !interrupts(t) {
 		t.Error("the host has not got its terminal back")
+	}
+}
+
+// When the machine has ended the host has its terminal, whether the guest has spoken or there was no machine.
+func TestTerminalIsGivenBack(t *testing.T) {
+	before := os.Stdin
+	defer func() { os.Stdin = before }()
+	os.Stdin = pseudoTerminal(t)
+	socket := filepath.Join(t.TempDir(), "console")
+	none := errors.New("no machine")
+	if err := attended(t.Context(), socket, func() {}, func() error { return none }); !errors.Is(err, none) {
+		t.Error(err)
+	}
+	for range 20 {
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoke := make(chan struct{})
+		err = attended(t.Context(), socket, func() { close(spoke) }, func() error {
+			defer listener.Close()
+			guest, err := listener.Accept()
+			if err != nil {
+				return err
+			}
+			defer guest.Close()
+			_, err = guest.Write([]byte("\r"))
+			<-spoke
+			for range 10000 {
+				if !interrupts(t) {
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
+			return errors.New("the guest speaks, and has no terminal")
+		})
+		if err != nil || !interrupts(t) {
+			t.Fatalf("the host has not got its terminal back (%v)", err)
+		}
 	}
 }
