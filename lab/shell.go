@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -38,7 +40,7 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "plait-shell-")
+	dir, socket, err := l.shellDir()
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,6 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 		return err
 	}
 	p.doing("booting the guest in real time and building the topology: half a minute, more with routers")
-	socket := filepath.Join(dir, "console")
 	var problem error
 	err = attended(ctx, socket, p.close, func() error {
 		return vm.Live(ctx, machine, dir, input, vm.Options{Terminal: socket}, func(line []byte) {
@@ -65,6 +66,21 @@ func (l *Lab) Shell(ctx context.Context, c *experiment.Cell) error {
 		})
 	})
 	return errors.Join(err, problem)
+}
+
+// shellDir makes the directory of a shell's machine, and names the socket in it. It is one of the machines in the making: prune removes what a shell
+// that was killed has left, and the emulator can read its name.
+func (l *Lab) shellDir() (dir, socket string, err error) {
+	l.prune(keepStates)
+	if dir, err = l.newState("open a shell"); err != nil {
+		return "", "", err
+	}
+	socket = filepath.Join(dir, "console")
+	if longest := len(syscall.RawSockaddrUnix{}.Path) - 1; len(socket) > longest {
+		_ = os.Remove(dir)
+		return "", "", &image.HostError{Err: fmt.Errorf("open a shell: the name of its socket %s is longer than the %d characters that Linux allows; set PLAIT_CACHE to a directory with a shorter name", socket, longest)}
+	}
+	return dir, socket, nil
 }
 
 // attended runs a machine with the host's terminal joined to its console, and has given the terminal back when it returns.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -87,6 +88,40 @@ func TestTerminalIsTheHostsAtFirst(t *testing.T) {
 	<-ended
 	if !interrupts(t) {
 		t.Error("the host has not got its terminal back")
+	}
+}
+
+// What a shell that is killed leaves is in the cache, where it is removed as other machines are.
+func TestShellLeavesNothing(t *testing.T) {
+	l := &Lab{Cache: t.TempDir()}
+	dir, socket, err := l.shellDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(dir) != filepath.Join(l.Cache, "state") || filepath.Dir(socket) != dir {
+		t.Errorf("%s and %s are not in the cache", dir, socket)
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(dir, long, long); err != nil {
+		t.Fatal(err)
+	}
+	for i := range keepStates {
+		if err := os.Mkdir(filepath.Join(l.Cache, "state", "base-"+strconv.Itoa(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := l.shellDir(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(l.Cache, "state")); len(left) != keepStates+1 || left[keepStates].Name() == filepath.Base(dir) {
+		t.Errorf("left: %v", left)
+	}
+	l.Cache = filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	if _, _, err := l.shellDir(); err == nil || !strings.Contains(err.Error(), "PLAIT_CACHE") {
+		t.Errorf("a socket with too long a name: %v", err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(l.Cache, "state")); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

@@ -152,13 +152,7 @@ func (l *Lab) state(ctx context.Context, name string, doing func(string), save f
 	if err := os.RemoveAll(dir); err != nil {
 		return "", &image.HostError{Err: err}
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", &image.HostError{Err: err}
-	}
-	if err := image.NeedDisk("save a machine", filepath.Dir(dir), stateDiskMin); err != nil {
-		return "", err
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), "new-")
+	temp, err := l.newState("save a machine")
 	if err != nil {
 		return "", err
 	}
@@ -169,8 +163,20 @@ func (l *Lab) state(ctx context.Context, name string, doing func(string), save f
 	if err := os.WriteFile(filepath.Join(temp, sizesFile), sizes(temp), 0o644); err != nil {
 		return "", &image.HostError{Err: err}
 	}
-	l.prune()
+	l.prune(keepStates - 1)
 	return vm.State(dir), os.Rename(temp, dir)
+}
+
+// newState makes the directory of a machine in the making.
+func (l *Lab) newState(what string) (string, error) {
+	states := filepath.Join(l.Cache, "state")
+	if err := os.MkdirAll(states, 0o755); err != nil {
+		return "", &image.HostError{Err: err}
+	}
+	if err := image.NeedDisk(what, states, stateDiskMin); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(states, "new-")
 }
 
 // sizesFile holds the sizes of a saved machine's other files.
@@ -195,8 +201,8 @@ func whole(dir string) bool {
 	return err == nil && len(written) > 0 && bytes.Equal(written, sizes(dir))
 }
 
-// prune removes the saved machines that were not used for longest. One in use goes on: its files stay until it ends.
-func (l *Lab) prune() {
+// prune removes the saved machines that were not used for longest, all but so many. One in use goes on: its files stay until it ends.
+func (l *Lab) prune(keep int) {
 	dirs, err := os.ReadDir(filepath.Join(l.Cache, "state"))
 	if err != nil {
 		return
@@ -213,7 +219,7 @@ func (l *Lab) prune() {
 	}
 	dirs = slices.DeleteFunc(dirs, unfinished)
 	slices.SortFunc(dirs, func(a, b os.DirEntry) int { return cmp.Compare(age(b), age(a)) })
-	for _, old := range dirs[min(len(dirs), keepStates-1):] {
+	for _, old := range dirs[min(len(dirs), keep):] {
 		_ = os.RemoveAll(filepath.Join(l.Cache, "state", old.Name()))
 	}
 }

@@ -38,7 +38,7 @@ func TestMachineInUseStays(t *testing.T) {
 	if _, err := l.ready(t.Context(), &base{state: vm.State(used)}, &agent.Job{Spec: &experiment.Spec{}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	l.prune()
+	l.prune(keepStates - 1)
 	if _, err := os.Stat(used); err != nil {
 		t.Errorf("the machine in use: %v", err)
 	}
