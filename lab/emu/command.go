@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/lab/experiment"
 )
 
 // call has the emulator's thread run f between packets and waits until it has.
@@ -78,11 +80,23 @@ func (e *emulator) change(now time.Duration, c *change) error {
 	if err != nil {
 		return err
 	}
-	if err := w.directions[0].line.Change(now, c.Forward, c.Seed); err != nil {
+	forward, backward := w.directions[0].line, w.directions[1].line
+	if hasWiMAX(&c.Forward) && hasWiMAX(&c.Backward) && (forward.needsNew(&c.Forward, c.Seed) || backward.needsNew(&c.Backward, c.Seed)) {
+		// Both follow one terminal, which begins its way with the models.
+		forward.built = max(forward.built, backward.built)
+		backward.built = forward.built
+		if err := forward.replace(now, c.Forward, c.Seed); err != nil {
+			return err
+		}
+		return backward.replace(now, c.Backward, c.Seed)
+	}
+	if err := forward.Change(now, c.Forward, c.Seed); err != nil {
 		return err
 	}
-	return w.directions[1].line.Change(now, c.Backward, c.Seed)
+	return backward.Change(now, c.Backward, c.Seed)
 }
+
+func hasWiMAX(d *experiment.Direction) bool { return d != nil && (d.WiMAX != nil || hasWiMAX(d.Then)) }
 
 func (e *emulator) blackhole(b *blackhole) error {
 	w, err := e.wire(b.Link)

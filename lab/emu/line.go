@@ -60,12 +60,17 @@ func (l *Line) replace(now time.Duration, d experiment.Direction, seed uint64) e
 // that come from now on, and what is inside the old ones comes out as it would have. All that is due at now must have
 // been received. After an error nothing has changed.
 func (l *Line) Change(now time.Duration, d experiment.Direction, seed uint64) error {
-	if seed != l.seed || !reflect.DeepEqual(modelsOf(&d), modelsOf(&l.spec)) {
+	if l.needsNew(&d, seed) {
 		return l.replace(now, d, seed)
 	}
 	l.spec = d
 	l.stages.change(now-l.current().at, &d)
 	return nil
+}
+
+// needsNew says that the models there are cannot take these parameters.
+func (l *Line) needsNew(d *experiment.Direction, seed uint64) bool {
+	return seed != l.seed || !reflect.DeepEqual(modelsOf(d), modelsOf(&l.spec))
 }
 
 // modelsOf is the direction without the parameters that can change in place.

@@ -114,3 +114,45 @@ func TestLineBlackhole(t *testing.T) {
 		t.Errorf("%d dropped, want 1", l.Dropped())
 	}
 }
+
+// TestWiMAXStaysOneTerminal: both directions go on with one terminal where an event needs new models in one of them only.
+func TestWiMAXStaysOneTerminal(t *testing.T) {
+	w := &wire{name: "access"}
+	for i, name := range []string{"forward", "backward"} {
+		var err error
+		if w.directions[i].line, err = Build(0, w.name, name, experiment.Direction{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &emulator{wires: []*wire{w}}
+	limit := 100_000 // no packet is dropped: the queue tells what has been carried
+	wimax := func(retries int) experiment.Direction {
+		return experiment.Direction{WiMAX: &experiment.WiMAX{CellRadiusM: 1400, SpeedMaxKmh: 300, ARQRetries: retries}, QueuePackets: &limit}
+	}
+	const event = 10 * time.Second
+	for _, c := range []struct {
+		at                time.Duration
+		forward, backward experiment.Direction
+	}{
+		{0, wimax(4), fixed(1, 0, 9)}, {event / 2, wimax(3), fixed(1, 0, 9)}, // one direction has been built more often
+		{event / 2, wimax(3), wimax(4)}, {event, wimax(3), wimax(3)},
+	} {
+		if err := e.change(c.at, &change{Link: w.name, Forward: c.forward, Backward: c.backward, Seed: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var queued [2]int
+	for k := range 20_000 {
+		now := event + time.Duration(k)*ms
+		for i := range w.directions {
+			l := w.directions[i].line
+			send(l, now, byte(k))
+			exits(l, now)
+			packets, _ := l.Queued()
+			queued[i] += packets
+		}
+	}
+	if queued[0] != queued[1] {
+		t.Errorf("the queues of both directions are %v packets ms: they follow two terminals", queued)
+	}
+}
