@@ -30,7 +30,7 @@ static __always_inline bool take(struct tcp_sock *tp)
 	s->burst_start_us = 0; /* of one that was plait's before, nobody has seen the end */
 	s->gathered = (struct gathered){}; /* of what it did while it was held out, or away */
 	s->run_segments = 0;
-	if (is_held_out(s, p)) {
+	if (!s->asked && is_held_out(s, p)) {
 		s->kind = SOCK_HOLDOUT;
 		count(held_out);
 		return false;
@@ -39,6 +39,7 @@ static __always_inline bool take(struct tcp_sock *tp)
 		count(refused);
 		return false;
 	}
+	s->marked = 1; /* also where plait_init() has left again at once */
 	count(attached);
 	return true;
 }

@@ -55,6 +55,7 @@ static __always_inline bool undecided(struct bpf_sock_ops *ctx, struct sock *sk)
 static __always_inline void attach(struct bpf_sock_ops *ctx, struct plait_sock *s)
 {
 	if (!bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, plait_name, sizeof(plait_name))) {
+		s->marked = 1;
 		count(attached);
 		return;
 	}

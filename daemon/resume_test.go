@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/bpf"
 )
 
@@ -43,6 +45,13 @@ func TestStandsStillKeepsGroups(t *testing.T) {
 		if _, server := h.congestion(c); server == bpf.Name {
 			managed = append(managed, c)
 		}
+	}
+	for range 6 { // of neither group, for its application asks for plait
+		c := h.connect(0, "")
+		onSocket(h, c.server, func(fd int) error {
+			return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, bpf.Name)
+		})
+		managed = append(managed, c)
 	}
 	quiet := h.busy(managed)
 	all := func(name string) func() bool {
