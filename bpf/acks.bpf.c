@@ -264,7 +264,7 @@ static __always_inline bool is_of_its_clock(struct bpf_sock *sk, __u32 tsval)
 /* The first copies are in use. Twins of three samples may get lost, but copies whose lead is never known are not corrected for. */
 static __always_inline bool opened(const struct plait_ack_lead *l, __u64 now)
 {
-	return l->opened_s && (__u32)(now / NSEC_PER_SEC) - l->opened_s <= 3 * TWIN_LOST_NS / NSEC_PER_SEC;
+	return l->opened_s && (__s32)((__u32)(now / NSEC_PER_SEC) - l->opened_s) <= (__s32)(3 * TWIN_LOST_NS / NSEC_PER_SEC); /* another CPU may be a second ahead */
 }
 
 /*
