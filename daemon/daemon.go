@@ -64,6 +64,7 @@ type socket struct {
 	total     Segments
 	atLoss    *AtLoss // nil: no loss was seen
 	seen      time.Time
+	every     time.Duration // between samples, when the last one came
 }
 
 // Daemon is a running plait.
@@ -86,6 +87,7 @@ type Daemon struct {
 	ration   ration // of choices in the log
 	samples  int    // since the last heartbeat
 	every    time.Duration
+	halfway  bool // the kernel half has neither this configuration nor another: a change failed, and so did taking it back
 	anew     bool // no sample has come since all policies began anew
 }
 
@@ -123,8 +125,12 @@ func (d *Daemon) act(s sample) error {
 	if !s.Closed && s.generation != d.kernel.control.Generation {
 		return nil // under rules that are no more; the next one will be under those of now
 	}
-	if d.every > minSampleEvery {
-		s.EveryUs = uint32(d.every.Microseconds())
+	every := d.every
+	if k := d.sockets[s.Cookie]; k != nil {
+		every = max(every, k.every) // this one may have begun when they were rarer
+	}
+	if every > minSampleEvery {
+		s.EveryUs = uint32(every.Microseconds())
 	}
 	s.Anew, d.anew = d.anew, false
 	if err := d.record(s.Sample); err != nil {
@@ -140,7 +146,7 @@ func (d *Daemon) act(s sample) error {
 		k = &socket{name: p.lever.Policy, rule: p.rule, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
-	k.last, k.seen = s, time.Now()
+	k.last, k.seen, k.every = s, time.Now(), d.every
 	k.total.Add(Segments{uint64(s.Delivered), uint64(s.LostSingle), uint64(s.LostBurst)})
 	if s.RTTAtLossUs > 0 {
 		k.atLoss = &AtLoss{RTTUs: s.RTTAtLossUs, MinRTTUs: s.MinRTTUs}

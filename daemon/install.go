@@ -69,7 +69,7 @@ func (d *Daemon) apply(c Config, table []policy) error {
 	if err := k.clearLatencies(); err != nil {
 		return err
 	}
-	d.config, d.policies, d.anew = c, table, true
+	d.config, d.policies, d.anew, d.halfway = c, table, true, false
 	return nil
 }
 
@@ -91,6 +91,7 @@ func (d *Daemon) install(c Config) error {
 		return err
 	}
 	if again := d.apply(d.config, d.policies); again != nil {
+		d.halfway = true
 		return fmt.Errorf("put the configuration in force: %w; the old one could not be put back (%w): run plait down and plait up", err, again)
 	}
 	return fmt.Errorf("put the configuration in force: %w; the old one is in force again", err)
@@ -144,7 +145,7 @@ func (d *Daemon) reload() error {
 // force puts in force what is a right configuration. Where another section has changed, what is known of connections and destinations stays: egress may get new costs
 // every few minutes. The pass is made in any case: the one before may have failed. The caller has d.mu.
 func (d *Daemon) force(c Config) error {
-	if reflect.DeepEqual(c.Congestion, d.config.Congestion) { // with the numbers of cgroups
+	if !d.halfway && reflect.DeepEqual(c.Congestion, d.config.Congestion) { // with the numbers of cgroups
 		d.config = c
 	} else if err := d.install(c); err != nil {
 		return err

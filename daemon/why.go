@@ -72,7 +72,7 @@ func (d *Daemon) unmanaged(a bpf.Answer, remote netip.Addr) string {
 	case p.lever.Mode == Observe && a.Name == d.kernel.control.Fallback && (a.Known != 0 || a.Chosen == 0): // plait, too, sets it as applications do
 		return "it is older than mode observe, which measures connections made since"
 	case a.Known != 0:
-		return "it was to be plait's, or was, and is not: the kernel refused, or its application has chosen that"
+		return "it was to be plait's, or was, and is not: the kernel refused, its application has chosen that, or it was held out before the share was changed and has not been found since"
 	case a.Chosen != 0 || a.Name != d.kernel.control.Fallback:
 		return "its application, or the route, has chosen that, or it is the default of its network namespace, and plait's own has another"
 	}
