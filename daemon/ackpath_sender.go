@@ -27,8 +27,8 @@ const (
 	sourcesMost = 4096
 	// leadFor is how long a lead is told after it was measured: the congestion control believes it as long (bpf/fair.h).
 	leadFor = 3 * time.Second
-	// handover is for how long none may have come from where a flow is taken before others have it: in the queue of a link that copies have just left, hellos wait for seconds, and
-	// would have it back one after the other.
+	// handover is for how long none may have come from where a flow is taken before another address has it with its first: in the queue of a link that copies have just left, hellos wait
+	// for seconds, and would have it back one after the other. Two in a row have it sooner.
 	handover = 2 * ackpath.HelloEvery
 	// searchEvery is how often sockets are searched for a flow at most, unless that takes more than a twentieth of the time.
 	searchEvery = 50 * time.Millisecond
@@ -45,6 +45,7 @@ type takenFlow struct {
 	key        bpf.FlowKey
 	ends       mptcp.Ends
 	from       netip.Addr // the hellos, and copies
+	next       netip.Addr // another one, of the last hello
 	until      time.Time
 	interfaces []int // its ACKs and their copies enter by
 	route      int   // the interface that it leaves by
@@ -188,7 +189,8 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		return state
 	}
 	f := s.sockets[n][0]
-	if t != nil && t.from != from && t.until.Sub(now) > takenFor-handover {
+	if t != nil && t.from != from && t.next != from && t.until.Sub(now) > takenFor-handover {
+		t.next = from
 		return ackpath.Unasked
 	}
 	if key := flowKey(f.Ends()); t == nil || t.key != key || t.from != from {
@@ -220,7 +222,7 @@ func (s *ackSender) take(now time.Time, n ackpath.Name, from netip.Addr, link in
 		interfaces = append(interfaces, t.route)
 	}
 	s.moved = s.moved || !slices.Equal(interfaces, t.interfaces)
-	t.until, t.interfaces = now.Add(takenFor), interfaces
+	t.until, t.interfaces, t.next = now.Add(takenFor), interfaces, netip.Addr{}
 	return ackpath.Known
 }
 

@@ -162,7 +162,7 @@ func TestAckSender(t *testing.T) {
 			t.Errorf("hellos by turns from two addresses of the connection: %v and %v, copies are taken as %v", a.Flows[0].State, b.Flows[0].State, k.names)
 		}
 	}
-	now = now.Add(handover)
+	ask(other, name(0))
 	if a := ask(other, name(0)); a.Flows[0].State != ackpath.Known || len(k.names) != 1 || k.names[bpfName(name(0), other)] != key {
 		t.Errorf("hellos from another address of the connection: %v, copies are taken as %v", a.Flows[0].State, k.names)
 	}
