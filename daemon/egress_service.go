@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"net/netip"
-	"slices"
 
 	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
@@ -22,15 +21,11 @@ type services struct {
 	fresh    []netip.Addr // clients of those just found
 }
 
-// holdouts are the percentages held out of the connections under each strategy, of all services that have it.
+// holdouts are the percentages held out of the connections under each strategy, of all services that have it, in their order.
 func (x Egress) holdouts() map[egress.Strategy][]float64 {
 	out := map[egress.Strategy][]float64{x.Strategy: {x.HoldoutPercent}}
 	for _, r := range x.Rules {
 		out[r.Strategy] = append(out[r.Strategy], r.HoldoutPercent)
-	}
-	for s, all := range out {
-		slices.Sort(all)
-		out[s] = slices.Compact(all)
 	}
 	return out
 }

@@ -164,6 +164,9 @@ func (m *Manager) done(c *connection, count *uint64, d Deed, err error) bool {
 
 // patience says which of repeatAfter an address stays withdrawn. A middlebox may reset every subflow to it: one that was there for less than half of the time since the renewal before is waited for longer.
 func (c *connection) patience(addr netip.Addr, level int, now time.Time) int {
+	if level == renewSoon { // the Manager has closed it
+		return level
+	}
 	i := slices.IndexFunc(c.renewed, func(r renewal) bool { return r.addr == addr })
 	if i < 0 {
 		i, c.renewed = len(c.renewed), append(c.renewed, renewal{addr: addr})
