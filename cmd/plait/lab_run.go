@@ -277,9 +277,14 @@ func sameFile(a, b string) bool {
 	if errA == nil && errB == nil {
 		return os.SameFile(infoA, infoB)
 	}
-	a, errA = filepath.Abs(a)
-	b, errB = filepath.Abs(b)
-	return errA == nil && errB == nil && a == b
+	in := func(path string) string {
+		dir, err := filepath.Abs(filepath.Dir(path))
+		if real, wrong := filepath.EvalSymlinks(dir); err == nil && wrong == nil {
+			dir = real
+		}
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return in(a) == in(b)
 }
 
 // isDirectory says that a path names a directory, whether there is one or not.
