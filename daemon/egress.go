@@ -49,6 +49,7 @@ type exits struct {
 	writing   sync.Mutex
 	kernel    *route.Kernel // nil unless the mode is on
 	settled   atomic.Bool   // the plan is complete enough to be the kernel's
+	begun     chan struct{} // closed then, and when the kernel has been made so
 	undone    chan struct{} // steps failed that are to be tried again
 	misplaced chan struct{} // exits went out or came back, which the main table does not know yet
 	// lacking is what the kernel lacks of the plan, as far as was found last; nil: nothing.
@@ -261,6 +262,16 @@ func (x *exits) learn(flows map[bpf.FlowKey]egress.FlowCount, at func(netip.Addr
 	x.acknowledged(now.Add(-passed))
 }
 
+// runConnections manages subflows, but not before the plan is complete: to one that is empty, those of a plait before this one would lead nowhere.
+func (x *exits) runConnections(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-x.begun:
+		return x.mptcp.Run(ctx)
+	}
+}
+
 // run watches over the lever until ctx ends.
 func (x *exits) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
@@ -269,7 +280,7 @@ func (x *exits) run(ctx context.Context) error {
 	start := func(run func() error) { x.running.Go(func() { failed <- run() }) }
 	x.running.Go(func() { x.runRoutes(ctx) })
 	if x.mptcp != nil {
-		start(func() error { return x.mptcp.Run(ctx) })
+		start(func() error { return x.runConnections(ctx) })
 	}
 	if x.flows != nil && x.mptcp != nil {
 		start(x.runFlows)

@@ -53,7 +53,7 @@ func openExits(ctx context.Context, c Egress, control string, log io.Writer) (*e
 	if err != nil {
 		return nil, err
 	}
-	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: control + pathManagerSuffix, telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
+	x := &exits{config: c, log: log, plan: plan, health: egress.NewHealth(), traffic: egress.NewTraffic[bpf.FlowKey](), networks: egress.NewNetworks(), brownouts: egress.NewBrownouts(), shares: egress.NewShares(), saved: control + pathManagerSuffix, telling: newTelling(time.Now()), quiet: time.NewTimer(settleAfter), begun: make(chan struct{}), journal: newJournal(), byExit: map[string]map[bool]netip.Addr{}}
 	x.memory = memoryOf(control)
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
 	x.outages, x.inquired, x.misplaced = egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)

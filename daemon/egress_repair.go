@@ -85,11 +85,9 @@ func (x *exits) begin() (err error) {
 			x.wouldBegin()
 		}
 		err = x.settle()
+		close(x.begun)
 	}
 	x.writing.Unlock()
-	if x.mptcp != nil {
-		x.mptcp.Changed()
-	}
 	return err
 }
 

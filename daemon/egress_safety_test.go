@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -408,6 +410,42 @@ func TestEgressKilledAnywhere(t *testing.T) {
 	p := &process{ControlClient: Client(filepath.Join(s.dir, "control"))}
 	s.cleanup(p)
 	s.same("after plait down", before)
+}
+
+// A plait that is started anew knows no exit until a reflector has told it some. Until then the subflows that a killed one has left stay as they are.
+func TestEgressStartedAgain(t *testing.T) {
+	s := newService(t)
+	onExit := func() bool { // the second; the best path's needs no subflow of its own
+		return slices.ContainsFunc(s.show("ss -Htn state established"), func(line string) bool { return strings.Contains(line, "[2001:db8:1::b]:") })
+	}
+	p := s.tells(On)
+	st := s.begin(serverAddress)
+	s.eventually(20*time.Second, "a subflow on an exit's address", onExit)
+	p.kill()
+	p = s.up(fmt.Sprintf(egressSection, On))
+	s.greet()
+	time.Sleep(time.Second) // no event tells that nothing is done
+	if !onExit() {
+		t.Error("the subflow is gone before any route was told")
+	}
+	for exit := range 3 {
+		s.say(s.announce(exit, "2001:db8:c::/48"))
+	}
+	for _, f := range reflectorFamilies {
+		s.say(wire.NewEndOfRib(f))
+	}
+	s.eventually(20*time.Second, "all routes are told", func() bool {
+		e, err := p.Egress()
+		s.must(err)
+		return e.Settled
+	})
+	_, _, last := s.seen()
+	s.eventually(20*time.Second, "packets to a SID", func() bool { _, _, now := s.seen(); return now.After(last) })
+	if !onExit() {
+		t.Error("the subflow is gone after the routes were told")
+	}
+	s.wentOn("killed and started again", st)
+	st.end()
 }
 
 // Connections go on without the exits before plait down takes their addresses, also when it is for what a killed plait has left. Subflows on addresses that are gone
