@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -112,7 +113,9 @@ func (x *exits) change(plan func() []egress.Change) []egress.Change {
 		x.would(changes)
 	default:
 		if err := x.kernel.Apply(changes); err != nil { // each step that failed is in the journal
-			x.lacks(err)
+			if !errors.Is(err, route.ErrUncompared) {
+				x.lacks(err)
+			}
 			select {
 			case x.undone <- struct{}{}:
 			default: // that is known

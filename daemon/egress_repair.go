@@ -43,6 +43,12 @@ func (c *comparing) undone(now time.Time) {
 	}
 }
 
+// fresh is undone for a change of the plan: that something else goes on failing is no reason to let it wait.
+func (c *comparing) fresh(now time.Time) {
+	c.again = 0
+	c.undone(now)
+}
+
 // lacks notes what keeps the kernel's state from being that of the plan.
 func (x *exits) lacks(err error) {
 	why := firstLine(err)
@@ -98,10 +104,13 @@ func (x *exits) repair() error {
 	if !x.settled.Load() {
 		return nil
 	}
-	err := x.kernel.Repair(x.plan.Entries())
-	if err != nil {
+	all, err := x.kernel.Repair(x.plan.Entries())
+	switch {
+	case err != nil:
 		x.lacks(err)
 		x.logf("%v", err)
+	case all:
+		x.lacking.Store(nil)
 	}
 	return err
 }
@@ -156,7 +165,7 @@ func (x *exits) runRoutes(ctx context.Context) {
 		case <-x.misplaced:
 			x.replace(ctx)
 		case <-x.undone:
-			c.undone(time.Now())
+			c.fresh(time.Now())
 		case <-ways.C:
 			began := time.Now()
 			asked, strayed, failed := x.follow()

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +33,9 @@ func TestComparing(t *testing.T) {
 		c.did(now.Add(-took), now, failed)
 		waits("comparison "+string(rune('1'+i))+" that failed", now, want)
 	}
+	now = now.Add(10 * took)
+	c.fresh(now)
+	waits("a change failed, after others that go on to", now, repairEvery)
 	c.did(now, now.Add(took), nil)
 	now = now.Add(took)
 	c.undone(now)
@@ -43,7 +45,7 @@ func TestComparing(t *testing.T) {
 	waits("a small table", now, repairEvery)
 }
 
-// A step of the plan's changes that failed is told.
+// A step of the plan's changes that failed is told; that there was no comparison yet says less than what keeps it from succeeding.
 func TestUndone(t *testing.T) {
 	x := &exits{plan: emptyPlan(t), kernel: &route.Kernel{}, undone: make(chan struct{}, 1)} // it has not been compared, and so refuses changes
 	x.settled.Store(true)
@@ -53,7 +55,12 @@ func TestUndone(t *testing.T) {
 	if len(x.undone) != 1 {
 		t.Error("nobody is told of a step that failed")
 	}
-	if got, want := x.behind(), "the kernel lacks some of the exits' routes, rules or addresses (plait egress log): apply changes: Reconcile comes first"; !strings.HasPrefix(got, want) {
+	if got := x.behind(); got != "" {
+		t.Errorf("got %q before anything was compared", got)
+	}
+	x.lacks(errors.New("find interface s1: no such device"))
+	x.change(func() []egress.Change { return nil })
+	if got, want := x.behind(), "the kernel lacks some of the exits' routes, rules or addresses (plait egress log): find interface s1: no such device"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -68,21 +68,21 @@ func (k *Kernel) putBack(routes map[place]bool, entries iter.Seq[egress.Entry]) 
 }
 
 // Repair makes good what happened in the kernel since the last call, as far as Lost says it. Everything is compared, as by Reconcile, only when a link
-// that plait uses is back or has other addresses, when something that was missing may be there now, or when too much happened.
-func (k *Kernel) Repair(entries iter.Seq[egress.Entry]) error {
+// that plait uses is back or has other addresses, when something that was missing may be there now, or when too much happened; all says that it was.
+func (k *Kernel) Repair(entries iter.Seq[egress.Entry]) (all bool, err error) {
 	began, l := time.Now(), k.watch.begin()
 	defer func() { k.watch.end(began) }()
 	if l.none() {
-		return nil
+		return false, nil
 	}
 	link, err := k.findLink(k.config.Interface)
 	switch {
 	case l.unknown || k.lacking || k.uses(l.links) || k.uses(l.addressed) || err == nil && link != k.link:
-		return k.Reconcile(entries)
+		return true, k.Reconcile(entries)
 	case !l.ends && len(l.routes) == 0: // a link or an address that is nothing to plait
-		return nil
+		return false, nil
 	case err != nil: // which Reconcile says
-		return k.Reconcile(entries)
+		return true, k.Reconcile(entries)
 	}
-	return k.putBack(l.routes, entries)
+	return false, k.putBack(l.routes, entries)
 }

@@ -124,11 +124,14 @@ func placeFor(e *egress.Entry) place {
 	return placeOf(unix.RT_TABLE_MAIN, e.Prefix, Metric)
 }
 
+// ErrUncompared is returned by Apply as long as no Reconcile could find what the kernel has; what keeps it from that is in its own error.
+var ErrUncompared = errors.New("apply changes: Reconcile comes first, to know what the kernel has")
+
 // Apply does the plan's changes in their order; routes that go because nothing leads to their new next hops go last, like others, shortest prefix first. After an
 // error, Reconcile.
 func (k *Kernel) Apply(changes []egress.Change) error {
 	if k.hops == nil {
-		return errors.New("apply changes: Reconcile comes first, to know what the kernel has")
+		return ErrUncompared
 	}
 	var f failures
 	var requests, gone []request

@@ -306,7 +306,7 @@ func TestBoundWithoutTables(t *testing.T) {
 				}
 			}
 			<-k.Lost()
-			if err := k.Repair(slices.Values(some())); err == nil {
+			if _, err := k.Repair(slices.Values(some())); err == nil {
 				t.Error("nothing is missing")
 			}
 			for _, x := range exits {
