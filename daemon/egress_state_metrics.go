@@ -15,7 +15,7 @@ import (
 const censusEvery = time.Minute
 
 var (
-	describeSettled   = prometheus.NewDesc("plait_egress_settled", "1 once the reflectors have told their routes and the kernel follows them.", nil, nil)
+	describeSettled   = prometheus.NewDesc("plait_egress_settled", "1 once the reflectors have told their routes, or have been silent for half a minute, and the kernel follows them.", nil, nil)
 	describeLacking   = prometheus.NewDesc("plait_egress_lacking", "1 while the kernel lacks some of the exits' routes, rules or addresses: plait status says why.", nil, nil)
 	describeSession   = prometheus.NewDesc("plait_egress_session_up", "1 while the BGP session with a route reflector is established.", []string{"reflector"}, nil)
 	describeRoutes    = prometheus.NewDesc("plait_egress_routes", "Routes a reflector has told, with those kept of a lost session.", []string{"reflector"}, nil)
