@@ -6,7 +6,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/egress"
@@ -124,9 +126,24 @@ func (k *Kernel) nexthop(w way) (uint32, error) {
 	for k.others[h.id] {
 		h.id++
 	}
-	if err := k.carry([]request{{Add, h, "missing"}}); err != nil {
+	if err := k.makeNexthop(h); err != nil {
 		return 0, err
 	}
 	k.nexthops[w] = h.id
 	return h.id, nil
+}
+
+// makeNexthop makes an object. The kernel takes memory on every CPU for it without waiting (net/ipv6/seg6_iptunnel.c, seg6_build_state); of that there may be none until a
+// worker of the kernel's has had its turn, some milliseconds later.
+func (k *Kernel) makeNexthop(h kernelNexthop) error {
+	message := []netlink.Message{h.request(nil, Add)}
+	answers, err := k.route.transact(message)
+	for wait := time.Millisecond; err == nil && errors.Is(answers[0], unix.ENOMEM) && wait < 200*time.Millisecond; wait *= 2 {
+		time.Sleep(wait)
+		answers, err = k.route.transact(message)
+	}
+	if err != nil {
+		return err
+	}
+	return k.told(request{Add, h, "missing"}, answers[0], nil)
 }

@@ -290,6 +290,19 @@ func TestSIDsComeAndGo(t *testing.T) {
 	}
 }
 
+// Linux may refuse some of so many new next hops in a row, and take them a moment later. After how many depends on what the machine has made before.
+func TestManySIDs(t *testing.T) {
+	n := newNetwork(t)
+	k := n.kernel(nil)
+	n.must(k.Reconcile(slices.Values(some())))
+	changes := make([]egress.Change, 20_000)
+	for i := range changes {
+		e := entry(101, fmt.Sprintf("2001:db8:d000:%x::/64", i), netip.MustParseAddr(fmt.Sprintf("fc00:1:0:100::%x", i)))
+		changes[i].New = &e
+	}
+	n.must(k.Apply(changes))
+}
+
 // Where the tables cannot be made right, because the host's address is gone or the interface is down, packets of an exit's address are kept from the main table all the same.
 func TestBoundWithoutTables(t *testing.T) {
 	for _, broken := range []string{"addr del " + tunnelSource.String() + "/64 dev s1", "link set s1 down"} {
