@@ -31,11 +31,26 @@ type Choice struct {
 	Algorithm signals.Algorithm `json:"algorithm"`
 	// Bulk is what it should use from now on while it is limited by the path and not by the application.
 	Bulk signals.Algorithm `json:"bulk"`
-	// Because is the reason, one sentence for a person.
-	Because string `json:"because"`
+	Because Reason `json:"because"`
 	// Scores are those of all candidates, in the order of their numbers; none if the policy compared nothing. Read-only.
 	Scores []Score `json:"scores,omitempty"`
 }
+
+// Reason makes one sentence for a person, out of what was so when the choice was made: a busy host has thousands of choices a second that nobody asks about.
+type Reason func() string
+
+// known is a reason that needs no making.
+func known(why string) Reason { return func() string { return why } }
+
+func (r Reason) String() string {
+	if r == nil {
+		return ""
+	}
+	return r()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // Score is what a policy expects of a candidate.
 type Score struct {

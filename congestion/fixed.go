@@ -6,7 +6,7 @@ import "plait.dev/plait/signals"
 type fixed struct{ choice Choice }
 
 func newFixed(a signals.Algorithm) func() Policy {
-	choice := Choice{Algorithm: a, Bulk: a, Because: "the policy is fixed:" + a.String()}
+	choice := Choice{Algorithm: a, Bulk: a, Because: known("the policy is fixed:" + a.String())}
 	return func() Policy { return fixed{choice} }
 }
 

@@ -125,7 +125,7 @@ func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 }
 
 // transfer is the control of transfers, by the socket's own votes and, for as much, the mean of the others' on its path; while nobody has any, by those of the last that has ended. It changes only on evidence.
-func (p *plait) transfer() (signals.Algorithm, string) {
+func (p *plait) transfer() (signals.Algorithm, Reason) {
 	mean, others := p.on.others(p.votes)
 	if p.on.voters == 0 {
 		mean = p.paths.remembered(p.on)
@@ -133,21 +133,24 @@ func (p *plait) transfer() (signals.Algorithm, string) {
 	v := votes{p.random + mean.random, p.overflow + mean.overflow}
 	switch {
 	case p.aggressive:
-		return signals.BBR, "allow is aggressive"
+		return signals.BBR, known("allow is aggressive")
 	case v.random >= enough && v.random > 2*v.overflow:
 		p.bulk = signals.BBR
 	case p.bulk == signals.BBR && v.overflow < enoughToLeave:
 	case v.overflow >= enough && v.overflow > 2*v.random:
 		p.bulk = signals.Cubic
 	}
-	why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", v.random, v.overflow)
-	switch {
-	case p.on.voters == 0 && mean != (votes{}):
-		why += ", by a connection between the same addresses that has ended"
-	case others > 0:
-		why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", others)
+	ended := p.on.voters == 0 && mean != (votes{})
+	return p.bulk, func() string {
+		why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", v.random, v.overflow)
+		switch {
+		case ended:
+			why += ", by a connection between the same addresses that has ended"
+		case others > 0:
+			why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", others)
+		}
+		return why
 	}
-	return p.bulk, why
 }
 
 // Choose implements Policy.
@@ -161,14 +164,17 @@ func (p *plait) Choose(s signals.Sample) Choice {
 	p.measureFrom(s.MinRTTUs)
 	p.remember(s)
 	bulk, why := p.transfer()
-	if s.MinRTTUs < own {
-		why += fmt.Sprintf("; another's least round trip is %.1f ms", float64(s.MinRTTUs)/1000)
-	}
-	limit := "the application is the limit, it sends in bursts"
-	if s.Bulk {
-		limit = "the path is the limit"
-	}
-	return Choice{Algorithm: signals.Burst, Bulk: bulk, Because: limit + "; " + why}
+	limited, least := s.Bulk, s.MinRTTUs
+	return Choice{Algorithm: signals.Burst, Bulk: bulk, Because: func() string {
+		limit, another := "the application is the limit, it sends in bursts", ""
+		if limited {
+			limit = "the path is the limit"
+		}
+		if least < own {
+			another = fmt.Sprintf("; another's least round trip is %.1f ms", float64(least)/1000)
+		}
+		return limit + "; " + why() + another
+	}}
 }
 
 // End implements Policy.

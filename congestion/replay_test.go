@@ -16,7 +16,7 @@ type counter struct{ n int }
 
 func (c *counter) Choose(s signals.Sample) Choice {
 	c.n++
-	return Choice{Algorithm: s.Algorithm, Because: fmt.Sprint(c.n)}
+	return Choice{Algorithm: s.Algorithm, Because: known(fmt.Sprint(c.n))}
 }
 
 func (c *counter) End() {}
@@ -51,7 +51,7 @@ func TestReplayBeginsAnew(t *testing.T) {
 {"cookie":7,"at_us":5000000}
 {"cookie":7,"at_us":5200000,"interval_us":200000}`
 	var got []string
-	err := Replay(strings.NewReader(log), counters, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because) })
+	err := Replay(strings.NewReader(log), counters, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because.String()) })
 	if want := []string{"1", "2", "1", "2", "1", "2"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -71,7 +71,7 @@ func TestReplayAsLive(t *testing.T) {
 {"cookie":9223372036854775808,"at_us":9300000,"interval_us":100000,"closed":true}
 {"cookie":9223372036854775808,"at_us":9400000,"interval_us":100000}`
 	var got []string
-	err := Replay(strings.NewReader(log), counters, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because) })
+	err := Replay(strings.NewReader(log), counters, func(_ signals.Sample, c Choice, _ bool) { got = append(got, c.Because.String()) })
 	if want := []string{"1", "2", "1", "2", "1"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -139,7 +139,7 @@ func TestReplayEnds(t *testing.T) {
 		"on a host started anew":     {four + begins(2, 100), "0.0 were without a full queue and 0.0 with one"},
 	} {
 		got := Choice{}
-		if err := Replay(strings.NewReader(c.log), policies()["plait"], func(_ signals.Sample, c Choice, _ bool) { got = c }); err != nil || !strings.HasSuffix(got.Because, c.want) {
+		if err := Replay(strings.NewReader(c.log), policies()["plait"], func(_ signals.Sample, c Choice, _ bool) { got = c }); err != nil || !strings.HasSuffix(got.Because.String(), c.want) {
 			t.Errorf("%s: %s, %v; want at its end: %s", name, got.Because, err, c.want)
 		}
 	}

@@ -78,23 +78,26 @@ func least(scores []Score, inUse signals.Algorithm) Score {
 }
 
 // because says which score won, against that of the algorithm in use, and where in the tables both are.
-func (p *rtcp) because(s signals.Sample, best Score, scores []Score, rttMs, kbps float64) string {
-	why := fmt.Sprintf("at RTT %.0f ms (table %g ms), non-burst loss %.3g %% and burst loss %.3g %% (bottleneck %g kbit/s)",
-		float64(s.SRTTUs)/1000, rttMs, 100*p.nonburst.Value(), 100*p.burst.Value(), kbps)
-	if best.Algorithm == s.Algorithm {
-		return fmt.Sprintf("%s has the least score, %.1f ms, %s", best.Algorithm, best.LatencyMs, why)
+func (p *rtcp) because(s signals.Sample, best Score, scores []Score, rttMs, kbps float64) Reason {
+	inUse, srttUs, nonburst, burst := s.Algorithm, s.SRTTUs, p.nonburst.Value(), p.burst.Value()
+	return func() string {
+		why := fmt.Sprintf("at RTT %.0f ms (table %g ms), non-burst loss %.3g %% and burst loss %.3g %% (bottleneck %g kbit/s)",
+			float64(srttUs)/1000, rttMs, 100*nonburst, 100*burst, kbps)
+		if best.Algorithm == inUse {
+			return fmt.Sprintf("%s has the least score, %.1f ms, %s", best.Algorithm, best.LatencyMs, why)
+		}
+		scored := "is not a candidate"
+		if i := slices.IndexFunc(scores, func(c Score) bool { return c.Algorithm == inUse }); i >= 0 {
+			scored = fmt.Sprintf("%.1f ms", scores[i].LatencyMs)
+		}
+		return fmt.Sprintf("%s scores %.1f ms and %s %s, %s", best.Algorithm, best.LatencyMs, inUse, scored, why)
 	}
-	inUse := "is not a candidate"
-	if i := slices.IndexFunc(scores, func(c Score) bool { return c.Algorithm == s.Algorithm }); i >= 0 {
-		inUse = fmt.Sprintf("%.1f ms", scores[i].LatencyMs)
-	}
-	return fmt.Sprintf("%s scores %.1f ms and %s %s, %s", best.Algorithm, best.LatencyMs, s.Algorithm, inUse, why)
 }
 
 // keep is the choice as long as there is nothing to choose by.
 func (p *rtcp) keep(s signals.Sample, because string) Choice {
-	if p.last.Because == "" {
-		p.last = Choice{Algorithm: s.Algorithm, Bulk: s.Algorithm, Because: because}
+	if p.last.Because == nil {
+		p.last = Choice{Algorithm: s.Algorithm, Bulk: s.Algorithm, Because: known(because)}
 	}
 	return p.last
 }

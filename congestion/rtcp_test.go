@@ -63,7 +63,7 @@ func TestRTCPBottleneckByAlgorithmInUse(t *testing.T) {
 		signals.Cubic: "(bottleneck 1200 kbit/s)", signals.Reno: "(bottleneck 2200 kbit/s)", signals.BBR: "(bottleneck 1200 kbit/s)",
 	} {
 		got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{SRTTUs: 100_000, Delivered: 968, LostBurst: 32, Algorithm: inUse})
-		if !strings.HasSuffix(got.Because, want) {
+		if !strings.HasSuffix(got.Because.String(), want) {
 			t.Errorf("with %s in use: %s, want %s", inUse, got.Because, want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestRTCPBecause(t *testing.T) {
 		signals.BBR:   "cubic scores 713.7 ms and bbr is not a candidate, at RTT 80 ms (table 100 ms), non-burst loss 0 % and burst loss 0 % (bottleneck 400 kbit/s)",
 		signals.Cubic: "cubic has the least score, 713.7 ms, at RTT 80 ms (table 100 ms), non-burst loss 0 % and burst loss 0 % (bottleneck 400 kbit/s)",
 	} {
-		if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{SRTTUs: 80_000, Algorithm: inUse}); got.Because != want {
+		if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{SRTTUs: 80_000, Algorithm: inUse}); got.Because.String() != want {
 			t.Errorf("got  %s\nwant %s", got.Because, want)
 		}
 	}
@@ -102,11 +102,11 @@ func TestRTCPPeriods(t *testing.T) {
 		{9_500_000, 200_000, signals.Cubic, signals.Scalable, "scalable scores"},
 	} {
 		got := p.Choose(signals.Sample{AtUs: uint64(c.atUs), IntervalUs: 100_000, SRTTUs: c.rttUs, Algorithm: c.inUse})
-		if got.Algorithm != c.want || !strings.HasPrefix(got.Because, c.because) {
+		if got.Algorithm != c.want || !strings.HasPrefix(got.Because.String(), c.because) {
 			t.Errorf("at %d us: %s because %s, want %s because %s", c.atUs, got.Algorithm, got.Because, c.want, c.because)
 		}
 	}
-	if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{Algorithm: signals.Vegas}); got.Algorithm != signals.Vegas || got.Because != "no RTT has been measured" {
+	if got := onePeriod(t, "rtcp:thesis-2016", signals.Sample{Algorithm: signals.Vegas}); got.Algorithm != signals.Vegas || got.Because.String() != "no RTT has been measured" {
 		t.Errorf("without an RTT: %+v", got)
 	}
 }
@@ -123,7 +123,7 @@ func TestRTCPRareSamples(t *testing.T) {
 		for at := uint64(us); at <= 120_000_000; at += uint64(us) {
 			got = p.Choose(signals.Sample{AtUs: at, IntervalUs: us, EveryUs: everyUs, SRTTUs: 100_000, Delivered: us / 1000 * 98, LostSingle: us / 1000 * 2})
 		}
-		if !strings.Contains(got.Because, "non-burst loss 2 %") {
+		if !strings.Contains(got.Because.String(), "non-burst loss 2 %") {
 			t.Errorf("a sample every %d ms with a loss of 2 %%: %s", us/1000, got.Because)
 		}
 	}
@@ -149,7 +149,7 @@ func TestRTCPTies(t *testing.T) {
 	} {
 		p := &rtcp{tables: tied}
 		got := p.Choose(signals.Sample{AtUs: 200_000, IntervalUs: 200_000, SRTTUs: 1, Algorithm: inUse})
-		if got.Algorithm != want || !strings.HasSuffix(got.Because, "(bottleneck 500 kbit/s)") {
+		if got.Algorithm != want || !strings.HasSuffix(got.Because.String(), "(bottleneck 500 kbit/s)") {
 			t.Errorf("with %s in use: %+v, want %s", inUse, got, want)
 		}
 	}

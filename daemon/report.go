@@ -118,7 +118,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	}
 	return SocketStatus{
 		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
-		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.choice.Because, Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
+		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.choice.Because.String(), Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 		AtLoss: k.atLoss,
 	}
 }
