@@ -299,25 +299,25 @@ func TestMemoryOf(t *testing.T) {
 func TestMemory(t *testing.T) {
 	x := choosing(t, Service{egress.Throughput, 50})
 	x.memory, x.log = t.TempDir()+"/memory.json", &bytes.Buffer{}
-	if x.remember() != nil {
+	if len(x.remember().Known()) != 0 {
 		t.Error("something is known before the first process")
 	}
 	x.worth.Join(1, false)
 	x.worth.Transfer(1, netip.MustParsePrefix("2001:db8:c::/48"), egress.Throughput, 1<<20, 1e6, time.Now())
 	x.worth.Tick(time.Now().Add(time.Minute))
 	x.keep()
-	if k := x.remember(); len(k) != 1 || k[0].Managed.Samples != 1 {
+	if k := x.remember().Known(); len(k) != 1 || k[0].Managed.Samples != 1 {
 		t.Errorf("remembered %+v", k)
 	}
 	x.config.Exits[2].Cost++
-	if k := x.remember(); k != nil {
+	if k := x.remember().Known(); len(k) != 0 {
 		t.Errorf("remembered %+v of other exits", k)
 	}
 	x.config.Exits[2].Cost--
 	if err := os.WriteFile(x.memory, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k := x.remember(); k != nil {
+	if k := x.remember().Known(); len(k) != 0 {
 		t.Errorf("remembered %+v of nonsense", k)
 	}
 	if said := x.log.(*bytes.Buffer).String(); !strings.Contains(said, "what was measured of prefixes is lost, and is measured anew: read "+x.memory+": ") {

@@ -81,7 +81,7 @@ func TestComparedWithOneShare(t *testing.T) {
 			}
 		}
 	}
-	check("the next process, nothing else", x.remember(), 1)
+	check("the next process, nothing else", x.remember().Known(), 1)
 	c := x.config
 	c.MovedPercent = 50
 	x.become(&c)
@@ -90,5 +90,5 @@ func TestComparedWithOneShare(t *testing.T) {
 	x.become(&c)
 	check("a reload with another share", x.worth.Known(), 0)
 	x.config.HoldoutPercent = 50
-	check("the next process with another share", x.remember(), 0)
+	check("the next process with another share", x.remember().Known(), 0)
 }

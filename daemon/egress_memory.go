@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"plait.dev/plait/egress"
-	"plait.dev/plait/signals"
 )
 
 // keepEvery is how often what was found out about prefixes is written. A process that is killed loses no more.
@@ -47,13 +46,24 @@ func described(all []egress.Exit) (out []string) {
 	return out
 }
 
-// remember reads what a process before this one found out. Without it plait measures anew.
-func (x *exits) remember() []egress.Known {
+// remember begins with what a process before this one found out.
+func (x *exits) remember() *egress.Worth {
+	m, now := x.readMemory(), time.Now()
+	worth := egress.NewWorth(m.Known, now)
+	for strategy, shares := range x.config.holdouts() {
+		if !slices.Equal(m.Holdouts[strategy], shares) {
+			worth.Restart(strategy, now)
+		}
+	}
+	return worth
+}
+
+// readMemory reads the file. Without it plait measures anew.
+func (x *exits) readMemory() (m memory) {
 	text, err := os.ReadFile(x.memory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return memory{}
 	}
-	var m memory
 	if err == nil {
 		if err = json.Unmarshal(text, &m); err != nil {
 			err = fmt.Errorf("read %s: %w", x.memory, err)
@@ -61,19 +71,13 @@ func (x *exits) remember() []egress.Known {
 	}
 	if err != nil {
 		x.logf("what was measured of prefixes is lost, and is measured anew: %v", err)
-		return nil
+		return memory{}
 	}
 	if !slices.Equal(m.Exits, described(x.config.Exits)) {
 		x.logf("what was measured of prefixes was of other exits, and is measured anew")
-		return nil
+		return memory{}
 	}
-	holdouts := x.config.holdouts()
-	for i := range m.Known {
-		if k := &m.Known[i]; k.OneUntil.IsZero() && !slices.Equal(m.Holdouts[k.Strategy], holdouts[k.Strategy]) { // as Worth.Restart
-			k.Since, k.Managed, k.HeldOut = time.Now(), signals.Group{}, signals.Group{}
-		}
-	}
-	return m.Known
+	return m
 }
 
 // keep writes it, all or nothing.

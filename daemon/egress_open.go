@@ -57,7 +57,7 @@ func openExits(ctx context.Context, c Egress, control string, log io.Writer) (*e
 	x.memory = memoryOf(control)
 	x.aside, x.asking, x.overdue, x.stalls, x.undone = map[putAside]time.Time{}, map[netip.Prefix]asked{}, make(chan mptcp.Ends, 1024), make(chan struct{}, 1), make(chan struct{}, 1)
 	x.outages, x.inquired, x.misplaced = egress.NewOutages(), map[string]bool{}, make(chan struct{}, 1)
-	x.choice = newChoice(&c, egress.NewWorth(x.remember(), time.Now()))
+	x.choice = newChoice(&c, x.remember())
 	for _, e := range c.Exits {
 		x.byExit[e.Name] = map[bool]netip.Addr{}
 		for _, a := range e.Addresses {
