@@ -144,9 +144,12 @@ func (p *peer) close(why error) {
 	_ = p.conn.Close()
 }
 
-// parse reads a message's body. err is a protocolError; broken is what is wrong with an UPDATE whose routes could be read all
-// the same.
+// parse reads a message's body, and writes to it. err is a protocolError; broken is what is wrong with an UPDATE whose routes
+// could be read all the same.
 func parse(kind uint8, body []byte, options *wire.MarshallingOption) (m *wire.BGPMessage, broken, err error) {
+	if kind == wire.BGP_MSG_UPDATE {
+		oneLabel(body, options)
+	}
 	header := wire.BGPHeader{Type: kind, Len: uint16(wire.BGP_HEADER_LENGTH + len(body))}
 	m, err = wire.ParseBGPBody(&header, body, options)
 	if err != nil {

@@ -88,7 +88,7 @@ func transpose(sid *[16]byte, s *wire.SRv6SIDStructureSubSubTLV, label uint32) r
 		return accepted
 	}
 	value := label >> (labelBits - length)
-	if label == implicitNull || label >= 1<<labelBits || value == 0 {
+	if label == implicitNull || value == 0 {
 		return badLabel
 	}
 	for i := range length {

@@ -42,7 +42,7 @@ func TestSID(t *testing.T) {
 		"bits behind the SID":                      {sidInfo("2001:db8:f1::", wire.END_DT6, structure(32, 16, 16, 0, 16, 255)), VPNv6, 16, "", badStructure},
 		"transposed, but implicit null":            {sidInfo("2001:db8:f1::", wire.END_DT6, structure(32, 16, 20, 0, 20, 48)), VPNv6, implicitNull, "", badLabel},
 		"transposed, but zero":                     {sidInfo("2001:db8:f1::", wire.END_DT6, structure(32, 16, 16, 0, 16, 48)), VPNv6, 15, "", badLabel},
-		"transposed, but the label of withdrawals": {sidInfo("2001:db8:f1::", wire.END_DT6, structure(32, 16, 16, 0, 16, 48)), VPNv6, wire.WITHDRAW_LABEL, "", badLabel},
+		"transposed, and the label of withdrawals": {sidInfo("2001:db8:f1::", wire.END_DT6, structure(32, 16, 16, 0, 16, 48)), VPNv6, 0x80000, "2001:db8:f1:8000::", 0},
 	} {
 		got, refused := sidOf(c.info, c.family, c.label)
 		var want netip.Addr
