@@ -148,7 +148,7 @@ func (p *peer) close(why error) {
 // could be read all the same.
 func parse(kind uint8, body []byte, options *wire.MarshallingOption) (m *wire.BGPMessage, broken, err error) {
 	if kind == wire.BGP_MSG_UPDATE {
-		oneLabel(body, options)
+		prepare(body, options)
 	}
 	header := wire.BGPHeader{Type: kind, Len: uint16(wire.BGP_HEADER_LENGTH + len(body))}
 	m, err = wire.ParseBGPBody(&header, body, options)
@@ -180,23 +180,28 @@ func survive(kind uint8, body []byte, err *error) {
 	}
 }
 
-// unique keeps the first attribute of each type. Routes told twice, and a well-known attribute that is not known, end the
-// session (RFC 7606 section 3, RFC 4271 section 6.3).
+// unique keeps the first attribute of each type. Routes told twice or in an attribute of wrong flags, which the parser does not
+// read, and a well-known attribute that is not known, end the session (RFC 7606 sections 3 and 5.3, RFC 4271 section 6.3).
 func unique(u *wire.BGPUpdate) error {
+	fail := func(sub uint8, format string, args ...any) error {
+		return &protocolError{wire.BGP_ERROR_UPDATE_MESSAGE_ERROR, sub, nil, fmt.Sprintf("the reflector sent "+format, args...)}
+	}
 	var seen [256]bool
 	kept := u.PathAttributes[:0]
 	for _, attr := range u.PathAttributes {
-		kind := attr.GetType()
-		if _, unknown := attr.(*wire.PathAttributeUnknown); unknown && attr.GetFlags()&wire.BGP_ATTR_FLAG_OPTIONAL == 0 {
-			return &protocolError{wire.BGP_ERROR_UPDATE_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNRECOGNIZED_WELL_KNOWN_ATTRIBUTE, nil,
-				fmt.Sprintf("the reflector sent the well-known attribute %d, which nobody knows", kind)}
-		}
-		if !seen[kind] {
+		kind, flags := attr.GetType(), attr.GetFlags()
+		_, unknown := attr.(*wire.PathAttributeUnknown)
+		routes := kind == wire.BGP_ATTR_TYPE_MP_REACH_NLRI || kind == wire.BGP_ATTR_TYPE_MP_UNREACH_NLRI
+		switch {
+		case unknown && flags&wire.BGP_ATTR_FLAG_OPTIONAL == 0:
+			return fail(wire.BGP_ERROR_SUB_UNRECOGNIZED_WELL_KNOWN_ATTRIBUTE, "the well-known attribute %d, which nobody knows", kind)
+		case routes && flags&^wire.BGP_ATTR_FLAG_EXTENDED_LENGTH != wire.BGP_ATTR_FLAG_OPTIONAL:
+			return fail(wire.BGP_ERROR_SUB_ATTRIBUTE_FLAGS_ERROR, "routes that cannot be read: attribute %d, which is optional and non-transitive, has the flags %#x", kind, uint8(flags))
+		case !seen[kind]:
 			seen[kind] = true
 			kept = append(kept, attr)
-		} else if kind == wire.BGP_ATTR_TYPE_MP_REACH_NLRI || kind == wire.BGP_ATTR_TYPE_MP_UNREACH_NLRI {
-			return &protocolError{wire.BGP_ERROR_UPDATE_MESSAGE_ERROR, wire.BGP_ERROR_SUB_MALFORMED_ATTRIBUTE_LIST, nil,
-				"the reflector sent an UPDATE that tells its routes twice"}
+		case routes:
+			return fail(wire.BGP_ERROR_SUB_MALFORMED_ATTRIBUTE_LIST, "an UPDATE that tells its routes twice")
 		}
 	}
 	u.PathAttributes = kept
