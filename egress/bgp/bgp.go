@@ -43,7 +43,7 @@ type Reflector struct {
 	Password     string        // for TCP-MD5, 1 to 80 bytes; empty: none
 	AOKeys       []AOKey       // for TCP-AO, instead of a password: the first signs, until the reflector asks for another
 	LocalAddress netip.Addr    // of this host; default: what the kernel chooses
-	MaxPrefixes  int           // routes of all families; one more ends the session for good. Default: 5,000,000
+	MaxPrefixes  int           // routes of all families, refused ones too; one more ends the session for good. Default: 5,000,000
 	HoldTime     time.Duration // without a message of the reflector for so long, the session ends; default 90 s, at least 3 s
 	RetryTime    time.Duration // between attempts to connect, grows to 2 minutes while the session fails; default 5 s
 	DialTime     time.Duration // for an answer to an attempt; default 10 s

@@ -139,16 +139,18 @@ func (s *session) keyOf(k routeKey) egress.Key {
 	return key
 }
 
-// checkLimit counts what the reflector has told in this session: after a restart its path IDs, and so the keys of what was kept,
-// may be others.
+// checkLimit counts what the reflector has told in this session, and what of that is refused, since it is held as well. After a
+// restart its path IDs, and so the keys of what was kept, may be others: that does not count.
 func (s *session) checkLimit() error {
-	sum := 0
+	sum, refused := 0, 0
 	for f := range s.tables {
 		sum += len(s.tables[f].known) - s.tables[f].stale
+		refused += len(s.tables[f].refused)
 	}
+	sum += refused
 	if limit := s.reflector.MaxPrefixes; sum > limit {
 		return limitError{&protocolError{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED, nil,
-			fmt.Sprintf("the reflector told %d routes, its limit is %d: the session stays down until plait starts again; raise the limit or let the reflector tell less", sum, limit)}}
+			fmt.Sprintf("the reflector told %d routes, %d of them refused, its limit is %d: the session stays down until plait starts again; raise the limit or let the reflector tell less", sum, refused, limit)}}
 	}
 	return nil
 }

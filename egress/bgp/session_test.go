@@ -190,7 +190,33 @@ func TestPrefixLimit(t *testing.T) {
 	w.has()
 	w.until("the session to be shut", func() bool { return w.speaker.Sessions()[0].State == Shut })
 	w.until("a NOTIFICATION", func() bool { return r.notification() == "6/1" })
-	if got := w.lastError(); !strings.Contains(got, "told 3 routes, its limit is 2") {
+	if got := w.lastError(); !strings.Contains(got, "told 3 routes, 0 of them refused, its limit is 2") {
+		t.Errorf("last error: %s", got)
+	}
+}
+
+// Refused routes count too, each once: the speaker holds what it refuses.
+func TestPrefixLimitOfRefused(t *testing.T) {
+	t.Parallel()
+	r := newReflector(t, "127.0.0.1:0")
+	c := config(r)
+	c.Reflectors[0].MaxPrefixes = 2
+	w := watch(t, c)
+	r.greet()
+	refused := func(prefixes ...string) announcement {
+		a := vpn(prefixes...)
+		a.sid = nil
+		return a
+	}
+	r.say(vpn("2001:db8:c::/48").message(t), refused("2001:db8:c::/48", "2001:db8:d::/48").message(t), refused("2001:db8:d::/48").message(t), // two
+		refused("2001:db8:d::/48").withdrawal(t), refused("2001:db8:e::/48").message(t), vpn("2001:db8:c::/48").message(t)) // and two
+	w.until("one route and one that is refused", func() bool {
+		s := w.speaker.Sessions()[0]
+		return s.State == Established && s.Prefixes[VPNv6] == 1 && len(s.Refused) == 1 && s.Refused[0].Count == 4 && s.Refused[0].Routes == 1
+	})
+	r.say(refused("2001:db8:f::/48").message(t))
+	w.until("the session to be shut", func() bool { return w.speaker.Sessions()[0].State == Shut })
+	if got := w.lastError(); !strings.Contains(got, "told 3 routes, 2 of them refused, its limit is 2") {
 		t.Errorf("last error: %s", got)
 	}
 }
