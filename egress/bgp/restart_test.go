@@ -64,6 +64,38 @@ func TestGracefulRestart(t *testing.T) {
 	}
 }
 
+// It says again and again that it has told all. The first time counts: one timer runs, and who listens hears it once. After the next restart it counts anew.
+func TestManyEndsOfRIB(t *testing.T) {
+	t.Parallel()
+	r, w := halfTold(t)
+	late := func() *time.Timer {
+		s := w.speaker.sessions[0]
+		s.work.Lock()
+		defer s.work.Unlock()
+		return s.tables[VPNv6].late
+	}
+	end := wire.NewEndOfRib(wire.RF_IPv6_VPN)
+	r.say(end)
+	w.event("end of VPNv6", 2)
+	first := late()
+	r.say(end, end, vpn("2001:db8:f::/48").message(t))
+	w.has("2001:db8:c::/48", "2001:db8:d::/48", "2001:db8:f::/48")
+	w.event("end of VPNv6", 2)
+	if first == nil || late() != first {
+		t.Errorf("after two more ends of RIB the timer is %p, it was %p", late(), first)
+	}
+	must(t, r.conn.Close())
+	w.event("down", 2)
+	r.greet()
+	r.say(end)
+	w.event("end of VPNv6", 3)
+	if again := late(); again == first {
+		t.Error("after the next restart there is no other timer")
+	}
+	noLater(t, w, VPNv6)
+	w.has()
+}
+
 // One family's table has ended; another's is still being told.
 func TestGracefulRestartOfTwoFamilies(t *testing.T) {
 	t.Parallel()

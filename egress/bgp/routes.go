@@ -29,16 +29,22 @@ func (s *session) take(kind uint8, body []byte, a *agreement) error {
 	for i := range changes {
 		s.apply(&changes[i])
 	}
-	if end >= 0 && a.agreed[end] {
-		f := Family(end)
-		s.tables[f].sweepTold(s.withdraw)
-		s.flushLocked()
-		s.speaker.deliver(EndOfRIB{s.reflector.Address, f})
-		if s.tables[f].stale > 0 {
-			s.tables[f].late = s.after(lateTime, "the reflector is back, and did not tell them again", f)
-		}
+	if end >= 0 && a.agreed[end] && !s.tables[end].ended {
+		s.endOf(Family(end))
 	}
 	return s.checkLimit()
+}
+
+// endOf notes that the reflector has told all routes of a family.
+func (s *session) endOf(f Family) {
+	t := &s.tables[f]
+	t.ended = true
+	t.sweepTold(s.withdraw)
+	s.flushLocked()
+	s.speaker.deliver(EndOfRIB{s.reflector.Address, f})
+	if t.stale > 0 {
+		t.late = s.after(lateTime, "the reflector is back, and did not tell them again", f)
+	}
 }
 
 // understand reads a message: what it changes, appended to out, and of which family it ends the first telling, or -1.
@@ -169,6 +175,7 @@ func (s *session) up(a *agreement) {
 	s.speaker.deliver(Up{s.reflector.Address, a.agreed})
 	stale := 0
 	for f := range s.tables {
+		s.tables[f].ended = false
 		if !a.keeps[f] || !a.forwarding[f] {
 			s.tables[f].sweep(s.withdraw)
 		}

@@ -9,6 +9,7 @@ type table struct {
 	round bool              // turns when the session is lost and routes are kept
 	stale int               // routes of the other round
 
+	ended   bool                 // the reflector has told all of it in this session; it says so once (RFC 4724 section 2)
 	late    *time.Timer          // until what the reflector has not told again at its return goes
 	refused map[routeKey]refusal // what the reflector tells and is not used
 }
