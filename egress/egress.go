@@ -41,7 +41,7 @@ func (e *Exit) KnownBy() string {
 // Key tells apart the routes of which a reflector has told: the one that comes later under the same key replaces.
 type Key struct {
 	Reflector     netip.Addr
-	Distinguisher string // of a VPN route (RD, RFC 4364), as in 65000:11; empty: a route of the default table
+	Distinguisher string // of a VPN route (RD, RFC 4364), as in 65000:11; 0.65000:11 is of type 2, with the same AS in 4 bytes; empty: a route of the default table
 	PathID        uint32 // ADD-PATH (RFC 7911); 0 without
 	Prefix        netip.Prefix
 }

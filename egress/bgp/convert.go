@@ -299,7 +299,8 @@ func routeTargets(communities []wire.ExtendedCommunityInterface, n *interner) []
 	})
 }
 
-// distinguisherWords writes a route distinguisher as in 65000:11 (RFC 4364 section 4.2); of an unknown type, its bytes.
+// distinguisherWords writes a route distinguisher as in 65000:11 (RFC 4364 section 4.2); of an unknown type, its bytes. One of type 2 with an AS number that
+// fits into type 0 is another one, and is written as in 0.65000:11 (RFC 5396, asdot+).
 func distinguisherWords(rd [8]byte) string {
 	long, short := binary.BigEndian.Uint32(rd[2:6]), binary.BigEndian.Uint16(rd[6:8])
 	switch binary.BigEndian.Uint16(rd[:2]) {
@@ -308,7 +309,11 @@ func distinguisherWords(rd [8]byte) string {
 	case wire.BGP_RD_IPV4_ADDRESS:
 		return netip.AddrFrom4([4]byte(rd[2:6])).String() + ":" + strconv.Itoa(int(short))
 	case wire.BGP_RD_FOUR_OCTET_AS:
-		return strconv.FormatUint(uint64(long), 10) + ":" + strconv.Itoa(int(short))
+		as := strconv.FormatUint(uint64(long), 10)
+		if long <= 65535 {
+			as = "0." + as
+		}
+		return as + ":" + strconv.Itoa(int(short))
 	default:
 		return fmt.Sprintf("%x", rd)
 	}
