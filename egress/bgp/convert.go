@@ -187,8 +187,12 @@ func (a *attributes) announce(out []change, f Family, nlris []wire.PathNLRI, com
 			continue
 		}
 		c := change{family: f, key: key, refused: refused}
-		if c.refused == accepted && !unicast(key) {
+		switch {
+		case c.refused != accepted:
+		case !unicast(key):
 			c.refused = badPrefix
+		case binary.BigEndian.Uint16(key.distinguisher[:]) > wire.BGP_RD_FOUR_OCTET_AS: // the parser has dropped the rest of it
+			c.refused = badDistinguisher
 		}
 		if c.refused == accepted && (shared == nil || label != sharedLabel) {
 			r := common

@@ -1,6 +1,9 @@
 package bgp
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Distinguishers are known to others by their words: different ones have different words.
 func TestDistinguisherWords(t *testing.T) {
@@ -45,5 +48,17 @@ func TestDistinguishersOfTwoTypes(t *testing.T) {
 		if k.Distinguisher != "65000:11" {
 			t.Errorf("the route of %s is left", k.Distinguisher)
 		}
+	}
+}
+
+// The parser does not keep the value of a distinguisher of a type it does not know. Such routes cannot be told apart, and none of them is used.
+func TestDistinguisherOfUnknownType(t *testing.T) {
+	raw := encode(t, vpn("2001:db8:c::/48", "2001:db8:d::/48").message(t), false)
+	reach := attribute(t, raw, 14)
+	rd := slices.Index(reach, 0xfd) - 2
+	reach[rd+1] = 3
+	changes, _, err := heard(t, raw, false)
+	if err != nil || len(changes) != 2 || changes[0].refused != badDistinguisher || changes[1].refused != accepted {
+		t.Errorf("got %+v, error %v", changes, err)
 	}
 }

@@ -28,6 +28,7 @@ const (
 	ownAS
 	ownOriginator
 	badPrefix
+	badDistinguisher
 	otherFamily
 	tooLong
 	refusals
@@ -48,6 +49,7 @@ var refusalWords = [refusals]string{
 	ownAS:               "the AS path has the AS of this network in it: a loop",
 	ownOriginator:       "its originator has the router ID of this host: is the ID used twice?",
 	badPrefix:           "the prefix is multicast or link-local",
+	badDistinguisher:    "the route distinguisher is of none of the types 0, 1 and 2 (RFC 4364)",
 	otherFamily:         "the address family was not agreed on for this session",
 	tooLong:             fmt.Sprintf("more than %d AS numbers in the path, or as many extended communities: no network needs them, and they would cost memory", maxList),
 }
