@@ -1,12 +1,17 @@
 package bgp
 
 import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -134,22 +139,73 @@ func TestAO(t *testing.T) {
 	}
 }
 
+// A session without hold time asks for the key as often as one with the hold time of the configuration, and sends no keepalives (RFC 4271 section 4.4).
+func TestAOWithoutHoldTime(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	must(t, err)
+	other, err := listener.Accept()
+	must(t, err)
+	var asked atomic.Int32
+	log := slog.New(slog.NewTextHandler(writer(func(line []byte) {
+		if strings.Contains(string(line), "TCP-AO keys do not change") { // this connection has none
+			asked.Add(1)
+		}
+	}), nil))
+	s := newSession(&Speaker{config: Config{Log: log}}, Reflector{HoldTime: 30 * time.Millisecond, AOKeys: []AOKey{{Key: "secret", Algorithm: HMACSHA1}}})
+	ctx, cancel := context.WithCancel(context.Background())
+	var sending sync.WaitGroup
+	sending.Go(func() { s.runKeepalives(ctx, newPeer(conn), &agreement{}) })
+	for end := time.Now().Add(patience); asked.Load() < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	cancel()
+	sending.Wait()
+	if n := asked.Load(); n < 2 {
+		t.Errorf("the key was asked for %d times", n)
+	}
+	must(t, conn.Close())
+	if sent, err := io.ReadAll(other); err != nil || len(sent) > 0 {
+		t.Errorf("sent was %x, error %v", sent, err)
+	}
+	must(t, errors.Join(other.Close(), listener.Close()))
+}
+
+// writer is what a log is written to, a line at a time.
+type writer func([]byte)
+
+func (w writer) Write(line []byte) (int, error) {
+	w(line)
+	return len(line), nil
+}
+
 // The reflector changes its key while the session is up. Both directions change, and the next session begins with the new key.
 func TestAORollover(t *testing.T) {
 	t.Parallel()
 	if !HasAO() {
 		t.Skip("this kernel has no TCP-AO (CONFIG_TCP_AO); TestAOInGuest runs this on one that has")
 	}
+	for name, hold := range map[string]uint16{"hold time 3 s": 3, "no hold time": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rollover(t, hold)
+		})
+	}
+}
+
+func rollover(t *testing.T, hold uint16) {
+	t.Helper()
 	at := netip.MustParseAddr("127.0.0.1")
 	keys := []AOKey{{Key: "this year's", SendID: 1, ReceiveID: 101, Algorithm: HMACSHA1}, {Key: "next year's", SendID: 2, ReceiveID: 102, Algorithm: AES128CMAC}}
 	r := newReflector(t, "127.0.0.1:0")
-	r.hold = 3
+	r.hold = hold
 	listener := socketOf(t, r.listener.(*net.TCPListener))
 	for _, k := range keys {
 		must(t, addKey(listener, at, k.other(), 0))
 	}
 	c := config(r)
-	c.Reflectors[0].AOKeys = keys
+	c.Reflectors[0].AOKeys, c.Reflectors[0].HoldTime = keys, 3*time.Second
 	w := watch(t, c)
 	r.greet()
 	shows := func(ids string) func() bool {
@@ -200,5 +256,5 @@ func TestAOInGuest(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	must(t, err)
 	files = slices.DeleteFunc(files, func(f string) bool { return f == "gobgp_test.go" || f == "bench_test.go" }) // gobgp's server would make it three times as large
-	rung.Guest(t, "7.2", "./tests -test.v -test.run '^TestAO(|Layout|Missing|Rollover)$'", files...)
+	rung.Guest(t, "7.2", "./tests -test.v -test.run '^TestAO(|Layout|Missing|Rollover|WithoutHoldTime)$'", files...)
 }

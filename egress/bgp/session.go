@@ -250,12 +250,10 @@ func (s *session) receive(ctx context.Context, p *peer, a *agreement) error {
 	}
 }
 
-// runKeepalives says that this host lives, three times in each hold time (RFC 4271 section 4.4).
+// runKeepalives says that this host lives, three times in each hold time (RFC 4271 section 4.4), and follows the reflector's TCP-AO
+// key as often: without hold time, too, when it says nothing.
 func (s *session) runKeepalives(ctx context.Context, p *peer, a *agreement) {
-	if a.holdTime == 0 {
-		return
-	}
-	ticker := time.NewTicker(a.holdTime / 3)
+	ticker := time.NewTicker(cmp.Or(a.holdTime, s.reflector.HoldTime) / 3)
 	defer ticker.Stop()
 	for {
 		select {
@@ -263,7 +261,7 @@ func (s *session) runKeepalives(ctx context.Context, p *peer, a *agreement) {
 			return
 		case <-ticker.C:
 			s.followKey(p)
-			if p.write(wire.NewBGPKeepAliveMessage()) != nil {
+			if a.holdTime > 0 && p.write(wire.NewBGPKeepAliveMessage()) != nil {
 				_ = p.conn.Close() // wakes the reader, which knows what to do
 				return
 			}
