@@ -31,12 +31,12 @@ type Options struct {
 	Captures string
 	// Before is a result file of the same experiment whose runs are not run again; nil without.
 	Before *result.File
-	// Save, if set, is called with the cells that have finished so far, not more often than once a minute, so that a crash
+	// Save, if set, is called once a minute with the cells that have finished so far, if there are new ones, so that a crash
 	// loses little of a long run. Its error ends the run.
 	Save func(*result.File) error
 }
 
-// saveEvery is the least time between two calls of Options.Save: a long experiment's file is large, and written whole.
+// saveEvery is the time between two calls of Options.Save: a long experiment's file is large, and written whole.
 const saveEvery = time.Minute
 
 // run is an experiment while it runs.
@@ -50,7 +50,7 @@ type run struct {
 
 	mu      sync.Mutex     // guards what follows, while cells run
 	results []*result.Cell // nil where the cell has not finished
-	saved   time.Time      // when Save was called last, or the cells began
+	unsaved bool           // a cell has finished since Save was called last
 }
 
 // Run runs every cell of an experiment and evaluates its bounds. If ctx is cancelled it returns the cells that have
@@ -83,7 +83,6 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 			return nil, err
 		}
 	}
-	r.saved = time.Now()
 	r.progress.begin()
 	err := r.all(ctx)
 	f, fileErr := r.file()
@@ -96,9 +95,15 @@ func (l *Lab) Run(ctx context.Context, exp *experiment.Experiment, o Options) (*
 // all runs the cells, so many at a time as there are jobs. An error other than a failed precondition ends them all.
 func (r *run) all(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
 	next := make(chan int)
-	var workers sync.WaitGroup
+	var workers, saver sync.WaitGroup
+	defer saver.Wait() // what the caller saves comes after it
+	defer fail(nil)
+	saver.Go(func() {
+		if err := r.runSaving(ctx); err != nil {
+			fail(err)
+		}
+	})
 	for range min(r.lab.Jobs, len(r.cells)) {
 		workers.Go(func() {
 			for i := range next {
@@ -145,7 +150,8 @@ func (r *run) one(ctx context.Context, i int) error {
 	}
 	out.Params, out.Variant, out.Seed = c.Params, c.Variant, c.Seed
 	r.progress.finished(i, out)
-	return r.store(i, out)
+	r.store(i, out)
+	return nil
 }
 
 // has says whether the cell has finished, in this run or in the one it continues.
@@ -155,19 +161,44 @@ func (r *run) has(i int) bool {
 	return r.results[i] != nil
 }
 
-// store keeps a cell's result, and saves all there are if the last time is long ago. The last cell is the caller's to save.
-func (r *run) store(i int, out *result.Cell) error {
+// store keeps a cell's result, to be saved.
+func (r *run) store(i int, out *result.Cell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.results[i] = out
-	if r.options.Save == nil || time.Since(r.saved) < saveEvery || !slices.Contains(r.results, nil) {
+	r.results[i], r.unsaved = out, true
+}
+
+// runSaving saves what has finished, also when the cells that follow take long, until ctx ends or saving fails.
+func (r *run) runSaving(ctx context.Context) error {
+	if r.options.Save == nil {
+		return nil
+	}
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := r.save(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// save saves the cells that have finished, if there are any since the last time. All of them are the caller's to save.
+func (r *run) save() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.unsaved || !slices.Contains(r.results, nil) {
 		return nil
 	}
 	f, err := r.file()
 	if err != nil {
 		return err
 	}
-	r.saved = time.Now()
+	r.unsaved = false
 	return r.options.Save(f)
 }
 

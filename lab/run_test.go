@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plait.dev/plait/lab/agent"
@@ -15,23 +16,48 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// A cell that finishes a minute after the last save saves all that have; one that finishes sooner, and the last one, do not.
-func TestStoreSaves(t *testing.T) {
-	r := interrupted(t)
-	var files []*result.File
-	r.options.Save = func(f *result.File) error {
-		files = append(files, f)
-		return nil
-	}
-	for i, since := range []time.Duration{0, saveEvery, saveEvery} {
-		r.saved = time.Now().Add(-since)
-		if err := r.store(i, &result.Cell{Seed: r.cells[i].Seed}); err != nil {
-			t.Fatal(err)
+// What has finished is saved within a minute, also if nothing else finishes for long, and once; all of it is not, nor is anything later.
+func TestSavedWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := interrupted(t)
+		var files []*result.File
+		r.options.Save = func(f *result.File) error {
+			files = append(files, f)
+			return nil
 		}
-	}
-	if len(files) != 1 || len(files[0].Cells) != 2 || files[0].Incomplete != "2 of 3" {
-		t.Errorf("saved: %+v", files)
-	}
+		ctx, end := context.WithCancel(t.Context())
+		saved := make(chan error)
+		go func() { saved <- r.runSaving(ctx) }()
+		for i, want := range []int{1, 2, 2} { // files a minute after each cell
+			time.Sleep(saveEvery / 2)
+			r.store(i, &result.Cell{Seed: r.cells[i].Seed})
+			time.Sleep(saveEvery)
+			synctest.Wait()
+			if len(files) != want {
+				t.Errorf("a minute after cell %d: %d files, want %d", i, len(files), want)
+			}
+			time.Sleep(10 * saveEvery)
+		}
+		end()
+		if err := <-saved; err != nil || len(files) != 2 || files[1].Incomplete != "2 of 3" {
+			t.Errorf("%v, saved: %+v", err, files)
+		}
+	})
+}
+
+// What cannot be saved ends the cells that run, and is why.
+func TestNotSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := interrupted(t)
+		r.progress = newProgress(nil, "", nil)
+		full := errors.New("no space left")
+		r.options.Save = func(*result.File) error { return full }
+		r.store(0, &result.Cell{})
+		began := time.Now()
+		if err := r.all(t.Context()); !errors.Is(err, full) || time.Since(began) != saveEvery {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // Who interrupts an experiment when its last cell is there has interrupted nothing: its bounds are evaluated. One cell less, and it is so.
