@@ -11,7 +11,8 @@ import (
 
 // EventSteps returns what an event of the timeline does other than changing a link's parameters or running a command:
 // blackhole, carrier, address, announce and withdraw. There are none for an emulated link, whose changes package emu
-// makes. What an announcement or an address replaces is worked out from the events before it in the timeline New was given.
+// makes. What an announcement, an address or a blackhole replaces is worked out from the events before it in
+// the timeline New was given.
 func (t *Topology) EventSteps(ev experiment.Event) ([]Step, error) {
 	switch {
 	case ev.Blackhole != "":
@@ -52,7 +53,8 @@ func (t *Topology) dependent(a, b experiment.Event) bool {
 	return a.Address != "" && b.Address != "" && a.Node == b.Node && a.On == b.On
 }
 
-// blackhole drops packets where they enter the link; those on it still arrive.
+// blackhole drops packets where they enter the link; those on it still arrive. A direction in which nothing changes is not touched: there is no way
+// to replace its filter without letting packets through meanwhile.
 func (t *Topology) blackhole(ev experiment.Event) ([]Step, error) {
 	l := t.link(ev.Link)
 	switch l.kind {
@@ -61,14 +63,31 @@ func (t *Topology) blackhole(ev experiment.Event) ([]Step, error) {
 	case bridged:
 		return nil, fmt.Errorf("blackhole: %s is a LAN, which has no directions", l.name)
 	}
-	var lines []string
-	for i, s := range l.stages() {
-		lines = append(lines, fmt.Sprintf("tc filter del dev %s ingress pref 1 2>/dev/null || :", s.near))
-		if ev.Blackhole == "both" || ev.Blackhole == []string{"forward", "backward"}[i] {
-			lines = append(lines, fmt.Sprintf("tc filter add dev %s ingress protocol all pref 1 matchall action drop", s.near))
+	was, is := [2]bool{}, holes(ev)
+	for _, before := range t.spec.Timeline {
+		if before == ev {
+			break
+		}
+		if before.Link == ev.Link && before.Blackhole != "" {
+			was = holes(before)
 		}
 	}
-	return step(wire, "sh", lines), nil
+	var lines []string
+	for i, s := range l.stages() {
+		switch {
+		case is[i] && !was[i]:
+			lines = append(lines, fmt.Sprintf("filter add dev %s ingress protocol all pref 1 matchall action drop", s.near))
+		case was[i] && !is[i]:
+			lines = append(lines, fmt.Sprintf("filter del dev %s ingress pref 1", s.near))
+		}
+	}
+	return step(wire, "tc", lines), nil
+}
+
+// holes says whether a blackhole takes what is sent forward, and what is sent backward.
+func holes(ev experiment.Event) [2]bool {
+	both := ev.Blackhole == "both"
+	return [2]bool{both || ev.Blackhole == "forward", both || ev.Blackhole == "backward"}
 }
 
 // carrier takes down the inner sides: both ends lose the carrier but stay configured, as with a pulled cable.

@@ -114,15 +114,26 @@ timeline:
   - {at_s: 2, link: access, blackhole: none}
   - {at_s: 3, link: access, carrier: down}
   - {at_s: 4, link: csp, carrier: down}
+  - {at_s: 5, link: a, blackhole: both}
+  - {at_s: 6, link: a, blackhole: backward}
+  - {at_s: 7, link: a, blackhole: backward}
+  - {at_s: 8, link: a, blackhole: forward}
+  - {at_s: 9, link: a, blackhole: none}
 `)
-	clear := func(dev string) string {
-		return "wire: tc filter del dev " + dev + " ingress pref 1 2>/dev/null || :"
+	drop := func(dev string) string {
+		return "wire: filter add dev " + dev + " ingress protocol all pref 1 matchall action drop"
 	}
+	open := func(dev string) string { return "wire: filter del dev " + dev + " ingress pref 1" }
 	expectLines(t, eventLines(t, topology), [][]string{
-		{clear("l2e1"), "wire: tc filter add dev l2e1 ingress protocol all pref 1 matchall action drop", clear("l2e2")},
-		{clear("l6e1"), clear("l6e2")},
+		{drop("l2e1")},
+		{},
 		{"wire: link set dev l6e1 down", "wire: link set dev l6e2 down"},
 		{"wire: link set dev l1e1 down", "wire: link set dev l1e2 down", "wire: link set dev l1e3 down", "wire: link set dev l1e4 down"},
+		{drop("l2e2")}, // forward stays closed meanwhile
+		{open("l2e1")},
+		{},
+		{drop("l2e1"), open("l2e2")},
+		{open("l2e1")},
 	})
 	emulatedLink := read(t, "testdata/emulated.yaml", "timeline: [{at_s: 1, link: radio, blackhole: both}, {at_s: 2, link: radio, carrier: down}]")
 	expectLines(t, eventLines(t, emulatedLink), [][]string{{}, {}})
