@@ -90,8 +90,9 @@ type loader struct {
 	dir          string // relative paths in the file start here
 	tree         *node  // the file with its topology and --set merged in
 	problems     Problems
-	forced       []field // parameters given with --set, each with the list of its values
-	replaced     string  // the other --set, which no parameter of a cell tells: a line each
+	declared     []string // parameters before --set
+	forced       []field  // parameters given with --set, each with the list of its values
+	replaced     string   // the other --set, which no parameter of a cell tells: a line each
 	expressions  map[string]*expression
 	recordings   map[string]recording // by the name in the file
 	noRecordings []string             // in the directory of $traces
@@ -219,7 +220,7 @@ func load(file, dir string, text []byte, opt Options) (*Experiment, error) {
 		x.Seeds = cmp.Or(opt.Seeds, x.Spec.Seeds)
 		x.checkExpressions()
 	}
-	if len(l.problems) == 0 && len(opt.Set) == 0 { // a --set may replace the only use of a parameter
+	if len(l.problems) == 0 {
 		l.checkUsed()
 	}
 	if len(l.problems) > 0 {

@@ -285,14 +285,20 @@ func (l *loader) condition(b *bindings, source string, place Place, path string)
 	return yes
 }
 
-// checkUsed reports parameters that change nothing: most likely a slip in a name.
+// checkUsed reports parameters that change nothing: most likely a slip in a name. With --set, which may replace the only use of one, it looks
+// only at the names that the file has not, which come with a section that is set as a whole.
 func (l *loader) checkUsed() {
 	for _, name := range l.parameters() {
 		place := l.parameterPlace(name)
-		if l.used[name] || place.File != l.file { // a topology's may be used only by what the experiment replaced
-			continue
+		switch {
+		case l.used[name]:
+		case len(l.opt.Set) > 0:
+			if !slices.Contains(l.declared, name) {
+				l.problems.add(place, "", noParameter, name, suggest(name, l.declared))
+			}
+		case place.File == l.file: // a topology's may be used only by what the experiment replaced
+			l.problems.add(place, "", "the parameter %s is not used; write $%s where it belongs", name, name)
 		}
-		l.problems.add(place, "", "the parameter %s is not used; write $%s where it belongs", name, name)
 	}
 }
 

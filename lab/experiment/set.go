@@ -14,6 +14,7 @@ import (
 
 // applySet carries out every --set: a parameter is kept for the matrix, a path replaces a value of the tree.
 func (l *loader) applySet() {
+	l.declared = l.parameters()
 	replaced := map[string][]string{} // path of each --set that is one
 	for _, set := range l.opt.Set {
 		place := Place{File: "--set " + set}
@@ -169,13 +170,15 @@ func (l *loader) setPath(place Place, key string) []string {
 	return parts
 }
 
+const noParameter = "there is no parameter %s%s"
+
 // declaredPath is the path, nil if it would invent a parameter, which nothing could use.
 func (l *loader) declaredPath(place Place, path []string) []string {
 	if depth := sectionsOfParameters[path[0]]; depth > 0 && depth < len(path) {
 		known := l.parameters()
 		for _, name := range axisNames(path[depth]) {
 			if !slices.Contains(known, name) {
-				l.problems.add(place, "", "there is no parameter %s%s", name, suggest(name, known))
+				l.problems.add(place, "", noParameter, name, suggest(name, known))
 				return nil
 			}
 		}

@@ -45,6 +45,14 @@ apps: {bulk: {type: download, from: server, to: client, bytes: 9, congestion: $c
 	refusesSet(t, text, "there is no parameter typo", "matrix.typo=[1, 2]")
 	refusesSet(t, text, "there is no parameter typo", "matrix.rate,typo=[[1, 2]]")
 	refusesSet(t, text, "there is no parameter down.delay_ms", "params.down.delay_ms=5")
+	// The same in a section that is set as a whole.
+	refusesSet(t, text, "--set params={rate: 1, rat: 5, down: {}}: there is no parameter rat; did you mean rate?", "params={rate: 1, rat: 5, down: {}}")
+	refusesSet(t, text, "there is no parameter typo", "variants={one: {control: reno, typo: 3}}")
+	refusesSet(t, text, "there is no parameter typo", "variants.one={control: reno, typo: 3}")
+	refusesSet(t, text, `there is no parameter typo`, `matrix={"loss,queue": [[0, 9]], typo: [1, 2]}`)
+	acceptsSet(t, text, "params={rate: 1, down: {}, new: 3}", "links.l.delay_ms=$new")
+	acceptsSet(t, text, "params={rate: 2, down: {}}", "links.l.rate_mbps=5") // the file has it
+	acceptsSet(t, text, "links.l.rate_mbps=5")
 	acceptsSet(t, text, "params.rate=5")
 	acceptsSet(t, text, "variants.one.rate=5")
 	acceptsSet(t, text, "matrix.rate=[1, 2]")
