@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +115,7 @@ func (c *cell) fairness(measured []result.Series) {
 	}
 	for i, s := range series {
 		app, _, _ := strings.Cut(strings.TrimSuffix(s.Name, ".goodput_mbps"), "/")
-		series[i] = measure.Within(s, c.out.Metrics[app]["start_s"], c.ended(app))
+		series[i] = measure.Within(s, c.out.Metrics[app]["start_s"], c.spec.Ended(app, c.out.Metrics[app]))
 	}
 	shares := measure.Jain(c.spec.Measure.JainFromS, series...)
 	if !all || len(shares.Index.Values) == 0 {
@@ -125,21 +124,6 @@ func (c *cell) fairness(measured []result.Series) {
 	}
 	c.add("fairness", map[string]float64{"jain_mean": shares.Mean, "jain_min": shares.Lowest, "ratio_max": shares.RatioMax,
 		"double_percent": shares.DoublePercent}, []result.Series{shares.Index}, nil)
-}
-
-// ended is when an application did, in seconds.
-func (c *cell) ended(app string) float64 {
-	end := math.Inf(1)
-	if a := c.spec.Apps[app]; a != nil && a.StopS > 0 {
-		end = a.StopS
-	}
-	if c.spec.DurationS > 0 {
-		end = min(end, c.spec.DurationS)
-	}
-	if took, done := c.out.Metrics[app]["completion_s"]; done {
-		end = min(end, c.out.Metrics[app]["start_s"]+took)
-	}
-	return end
 }
 
 // goodputs are the series that measure.jain names, and whether each name has one.

@@ -174,7 +174,4 @@ func TestFairnessWhileAllRun(t *testing.T) {
 	if index := c.out.Series[len(c.out.Series)-1]; !slices.Equal(index.TimesS, []float64{2, 3, 4, 5, 6, 7, 8}) {
 		t.Errorf("seconds that end at %v are compared", index.TimesS)
 	}
-	if end := (&cell{spec: &experiment.Spec{Apps: map[string]*experiment.App{"a": {StopS: 9.5}}, DurationS: 7}}).ended("a"); end != 7 {
-		t.Errorf("an application of a cell of 7 s ended at %g", end)
-	}
 }

@@ -119,7 +119,7 @@ func (r ran) mean(first, last int) func(p point) measured {
 				seeds = append(seeds, r[cellKey(p.cells[i].Params, variant, seed)])
 			}
 			if metric == everySecond {
-				return meanSeconds(seeds, subject)
+				return meanSeconds(seeds, p.cells[i].Spec, subject)
 			}
 			sum := 0.0
 			for _, cell := range seeds {
@@ -134,15 +134,25 @@ func (r ran) mean(first, last int) func(p point) measured {
 	}
 }
 
-// meanSeconds is the goodput of an application in every second of the timeline, the mean over cells; NaN where one has none.
-func meanSeconds(cells []*result.Cell, app string) []any {
+// wholeSeconds is the goodput of an application in every second of the timeline up to its end. The second in which it ends is none of them: of the interval in
+// which it does only a part had goodput.
+func wholeSeconds(cell *result.Cell, spec *Spec, app string) []float64 {
+	i := slices.IndexFunc(cell.Series, func(s result.Series) bool { return s.Name == app+".goodput_mbps" })
+	if i < 0 {
+		return nil
+	}
+	seconds := cell.Series[i].PerSecond()
+	const exact = 2e-6 // start_s and completion_s are in microseconds
+	end := min(spec.Ended(app, cell.Metrics[app])+exact, float64(len(seconds)))
+	return seconds[:int(end)]
+}
+
+// meanSeconds is wholeSeconds as the mean over cells; NaN where one has none.
+func meanSeconds(cells []*result.Cell, spec *Spec, app string) []any {
 	var list [][]float64
 	length := 1 // so that what was not measured is seen
 	for _, cell := range cells {
-		var seconds []float64
-		if i := slices.IndexFunc(cell.Series, func(s result.Series) bool { return s.Name == app+".goodput_mbps" }); i >= 0 {
-			seconds = cell.Series[i].PerSecond()
-		}
+		seconds := wholeSeconds(cell, spec, app)
 		list, length = append(list, seconds), max(length, len(seconds))
 	}
 	means := make([]any, length)

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -227,6 +228,21 @@ func (s *Spec) Metrics() map[string][]Metric {
 		metrics[fairness] = fairnessMetrics.Metrics
 	}
 	return metrics
+}
+
+// Ended is when an application with these metrics did, in seconds of the timeline; infinity if nothing says it.
+func (s *Spec) Ended(name string, metrics map[string]float64) float64 {
+	end := math.Inf(1)
+	if app := s.Apps[name]; app != nil && app.StopS > 0 {
+		end = app.StopS
+	}
+	if s.DurationS > 0 {
+		end = min(end, s.DurationS)
+	}
+	if took, done := metrics["completion_s"]; done {
+		end = min(end, metrics["start_s"]+took)
+	}
+	return end
 }
 
 // lanMetrics are the metrics of a LAN.

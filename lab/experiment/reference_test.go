@@ -139,7 +139,7 @@ Parameters and links are those of the variants that the expression names, else o
 | name | value |
 |---|---|
 | variant.name.metric | a metric of an application, node or link in a variant |
-| variant.name.second_mbps | the goodput of an application in each second of the timeline, from second 0 on: a list, e.g. min(plait.bulk.second_mbps[10:]). There is no number before it starts |
+| variant.name.second_mbps | the goodput of an application in each second of the timeline, from second 0 on: a list, e.g. min(plait.bulk.second_mbps[10:]). There is no number before it starts, nor of the second in which it ends, unless it runs to the end of that |
 | variant.metric | a metric of its application, if it has only one |
 | name.metric | the same without variants in the file; run.name.metric and run.metric work as well |
 
