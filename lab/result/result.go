@@ -127,7 +127,7 @@ type Cell struct {
 	Seed int `json:"seed"`
 	// Invalid says which precondition failed; such a cell has no numbers.
 	Invalid string `json:"invalid,omitempty"`
-	// VirtualS is how long the cell took in virtual time, from resume to end.
+	// VirtualS is how long the cell took in virtual time, from the beginning of the timeline to the end of the last application or event.
 	VirtualS float64 `json:"virtual_s"`
 	// Metrics are the scalars: application, node, link or "fairness" -> metric -> value. Units are in the names.
 	Metrics map[string]map[string]float64 `json:"metrics,omitempty"`
