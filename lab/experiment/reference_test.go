@@ -145,7 +145,7 @@ Parameters and links are those of the variants that the expression names, else o
 
 With over: all every metric is the list of its values at all points to which the bound applies, and a parameter is one where
 it changes from point to point. A bound that needs a cell that failed, or a number where a metric was not measured, is invalid and does not hold;
-so is one over max, mean, median or min of an empty list.
+so is one over max, mean, median or min of an empty list, and one over seconds that all come after the end of the application.
 
 | function | value |
 |---|---|

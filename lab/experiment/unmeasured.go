@@ -41,8 +41,10 @@ func (e *expression) unmeasured(env map[string]any) string {
 		if err != nil {
 			continue // it depends on an element of another list
 		}
-		if v, err := part.run(env); err == nil && incomplete(v) {
-			return strings.Join(part.names()[0], ".")
+		name := part.names()[0]
+		v, err := part.run(env)
+		if err == nil && (incomplete(v) || slices.Contains(name, everySecond) && none(v)) {
+			return strings.Join(name, ".")
 		}
 	}
 	return ""
@@ -73,6 +75,12 @@ func absent(v any) bool {
 	}
 	f, ok := v.(float64)
 	return ok && math.IsNaN(f)
+}
+
+// none says that a list is empty: of the seconds after the end of an application, anything may be said.
+func none(v any) bool {
+	list, ok := v.([]any)
+	return ok && len(list) == 0
 }
 
 // incomplete says that a metric, or one in a list of them, is missing.

@@ -8,11 +8,13 @@ import (
 	"plait.dev/plait/lab/result"
 )
 
-// TestUnmeasuredSeconds checks that a bound sees which seconds have no goodput: those before the application starts, and those in which only some seeds
-// still run. What it leaves out of the list may be missing.
+// TestUnmeasuredSeconds checks that a bound sees which seconds have no goodput: those before the application starts, those in which only some seeds
+// still run, and all after its end. What it leaves out of the list may be missing.
 func TestUnmeasuredSeconds(t *testing.T) {
 	for bound, reason := range map[string]string{
 		"len(filter(tcp.bulk.second_mbps[2:5], # < 1)) == 0":                  "",
+		"len(filter(tcp.bulk.second_mbps[50:], # < 1)) == 0":                  "tcp.bulk.second_mbps was not measured",
+		"sum(tcp.bulk.second_mbps[50:60]) <= 1":                               "tcp.bulk.second_mbps was not measured",
 		"behind(mptcp.bulk.second_mbps[2:5], tcp.bulk.second_mbps[2:5]) == 0": "",
 		"len(filter(tcp.bulk.second_mbps[1:5], # < 1)) == 0":                  "tcp.bulk.second_mbps was not measured",
 		"len(filter(tcp.bulk.second_mbps[2:], # < 1)) == 0":                   "tcp.bulk.second_mbps was not measured",
