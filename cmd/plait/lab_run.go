@@ -250,14 +250,16 @@ func (f *runFlags) outputs(experiments []loaded) error {
 	return nil
 }
 
-// distinct sees that no two files to be written are one: what takes hours would be lost to what is written after it.
+// distinct sees that no two files to be written are one, nor one of them an experiment: what takes hours would be lost to what is written after it.
 func (f *runFlags) distinct(experiments []loaded) error {
 	var files [][2]string // flag and path
 	for _, e := range experiments {
-		files = append(files, [2]string{"--json", f.path(e.Spec.Name, len(experiments) > 1)})
-	}
-	if f.json == "" {
-		files = nil
+		if strings.HasSuffix(e.named, ".yaml") { // a file, not one of plait's own
+			files = append(files, [2]string{"experiment", e.named})
+		}
+		if f.json != "" {
+			files = append(files, [2]string{"--json", f.path(e.Spec.Name, len(experiments) > 1)})
+		}
 	}
 	files = append(files, [2]string{"--report", f.report}, [2]string{"--console", f.console})
 	for i, a := range files {

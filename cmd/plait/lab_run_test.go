@@ -29,6 +29,10 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := []string{"tcp-single"}, []string{"demo-exits", "tcp-single"}
+	own := filepath.Join(dir, "own.yaml")
+	if err := os.WriteFile(own, []byte("name: own\ngroup: test\nquestion: Is it still there?\nlinks: {l: {ends: [a, b]}}\nduration_s: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		flags runFlags
 		names []string
@@ -48,6 +52,9 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		{runFlags{json: dir + "/r", console: dir + "/r"}, one, "are one file"},
 		{runFlags{json: link, report: filepath.Join(results, "tcp-single.json")}, one, "are one file"},
 		{runFlags{json: results, report: results + "/demo-exits.json"}, two, "are one file"},
+		{runFlags{json: own}, []string{own}, "experiment " + own + " and --json " + own + " are one file"},
+		{runFlags{console: own}, []string{own}, "are one file"},
+		{runFlags{json: dir + "/own.json"}, []string{own}, ""},
 		{runFlags{json: results, report: dir + "/r", console: dir + "/console"}, two, ""},
 		{runFlags{json: results}, two, ""},
 		{runFlags{json: filepath.Join(dir, "new", "result.json"), resume: true}, one, ""},
