@@ -65,3 +65,45 @@ func TestInterrupt(t *testing.T) {
 		}
 	}
 }
+
+// What has finished is in the result file, too, if who reads the output has gone at Ctrl-C, as tee does, or before.
+func TestReaderGone(t *testing.T) {
+	rung.VM(t)
+	runFile(t, 1, "testdata/interrupt.yaml", experiment.Options{Seeds: 1}) // so that the machine has booted
+	for _, test := range []struct {
+		seeds       string
+		interrupted bool
+		status      int
+	}{{"1000", true, 130}, {"2", false, 1}} {
+		file := filepath.Join(t.TempDir(), "result.json")
+		cmd := exec.CommandContext(t.Context(), os.Getenv("PLAIT_AGENT"), "lab", "run", "testdata/interrupt.yaml", "--seeds", test.seeds, "--jobs", "1", "--json", file)
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = write, write
+		if err := errors.Join(cmd.Start(), write.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var text []byte
+		for buf := make([]byte, 1000); test.interrupted && err == nil && !bytes.Contains(text, []byte("interrupt: cell ")); {
+			n := 0
+			n, err = read.Read(buf)
+			text = append(text, buf[:n]...)
+		}
+		err = errors.Join(err, read.Close())
+		if test.interrupted {
+			err = errors.Join(err, cmd.Process.Signal(syscall.SIGINT))
+		}
+		if err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != test.status {
+			t.Errorf("ended with %v, want exit status %d: %s", err, test.status, text)
+		}
+		if f, err := result.Read(file); err != nil || len(f.Cells) < 1 || (f.Incomplete != "") != test.interrupted {
+			t.Errorf("interrupted %v: %v, %+v", test.interrupted, err, f)
+		}
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -316,9 +318,10 @@ func (f *runFlags) prepare(names []string) ([]loaded, error) {
 }
 
 // run runs the experiments one after the other; their cells run in parallel. What has been measured is written whatever
-// happens then.
+// happens then. It ends with the first that nobody reads of.
 func (f *runFlags) run(c *cobra.Command, names []string) error {
 	ctx, out := c.Context(), c.OutOrStdout()
+	outliveReaders()
 	experiments, err := f.prepare(names)
 	if err != nil {
 		return err
@@ -346,16 +349,22 @@ func (f *runFlags) run(c *cobra.Command, names []string) error {
 		r, err := l.Run(ctx, e.Experiment, lab.Options{Command: f.command(e), Part: part(i, len(experiments)), Captures: f.captures, Before: before, Save: save})
 		if r != nil {
 			results = append(results, r)
-			_ = report.Summary(out, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd())))) // execute sees whether it was written
-			err = f.keep(r, err, len(experiments) > 1)
+			err = f.keep(r, err, len(experiments) > 1) // before it is shown, which may be in vain, or take as long as who reads it
+			problem = report.Summary(out, r, terminalWidth(), coloured(term.IsTerminal(int(os.Stdout.Fd()))))
 		}
 		if err != nil {
 			problem = &exit{failure(err), err}
+		}
+		if problem != nil {
 			break
 		}
 	}
 	return f.conclude(out, results, problem)
 }
+
+// outliveReaders has writing to a pipe that nobody reads fail, and not end this process: tee ends on Ctrl-C, too, and before what has been measured is
+// written. The signal is not ignored, for programs that are started would inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // part is which of several experiments the one with index i is, empty if it is the only one.
 func part(i, all int) string {
