@@ -124,8 +124,26 @@ func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 	return queueUs >= full*p.queueUs
 }
 
+// evidence is the votes that a control of transfers is chosen by.
+type evidence struct {
+	votes
+	others int  // sockets on the path whose mean is in there
+	ended  bool // it is of one that has ended
+}
+
+func (e evidence) String() string {
+	why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", e.random, e.overflow)
+	switch {
+	case e.ended:
+		why += ", by a connection between the same addresses that has ended"
+	case e.others > 0:
+		why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", e.others)
+	}
+	return why
+}
+
 // transfer is the control of transfers, by the socket's own votes and, for as much, the mean of the others' on its path; while nobody has any, by those of the last that has ended. It changes only on evidence.
-func (p *plait) transfer() (signals.Algorithm, Reason) {
+func (p *plait) transfer() (signals.Algorithm, evidence) {
 	mean, others := p.on.others(p.votes)
 	if p.on.voters == 0 {
 		mean = p.paths.remembered(p.on)
@@ -133,24 +151,14 @@ func (p *plait) transfer() (signals.Algorithm, Reason) {
 	v := votes{p.random + mean.random, p.overflow + mean.overflow}
 	switch {
 	case p.aggressive:
-		return signals.BBR, known("allow is aggressive")
+		p.bulk = signals.BBR
 	case v.random >= enough && v.random > 2*v.overflow:
 		p.bulk = signals.BBR
 	case p.bulk == signals.BBR && v.overflow < enoughToLeave:
 	case v.overflow >= enough && v.overflow > 2*v.random:
 		p.bulk = signals.Cubic
 	}
-	ended := p.on.voters == 0 && mean != (votes{})
-	return p.bulk, func() string {
-		why := fmt.Sprintf("of the last samples with losses %.1f were without a full queue and %.1f with one", v.random, v.overflow)
-		switch {
-		case ended:
-			why += ", by a connection between the same addresses that has ended"
-		case others > 0:
-			why += fmt.Sprintf(", here and in the mean of others between the same addresses (%d)", others)
-		}
-		return why
-	}
+	return p.bulk, evidence{v, others, p.on.voters == 0 && mean != (votes{})}
 }
 
 // Choose implements Policy.
@@ -163,17 +171,22 @@ func (p *plait) Choose(s signals.Sample) Choice {
 	s.MinRTTUs = p.on.least(s)
 	p.measureFrom(s.MinRTTUs)
 	p.remember(s)
-	bulk, why := p.transfer()
-	limited, least := s.Bulk, s.MinRTTUs
+	bulk, by := p.transfer()
+	aggressive, limited, least := p.aggressive, s.Bulk, s.MinRTTUs
 	return Choice{Algorithm: signals.Burst, Bulk: bulk, Because: func() string {
-		limit, another := "the application is the limit, it sends in bursts", ""
+		why := "the application is the limit, it sends in bursts; "
 		if limited {
-			limit = "the path is the limit"
+			why = "the path is the limit; "
+		}
+		if aggressive {
+			why += "allow is aggressive"
+		} else {
+			why += by.String()
 		}
 		if least < own {
-			another = fmt.Sprintf("; another's least round trip is %.1f ms", float64(least)/1000)
+			why += fmt.Sprintf("; another's least round trip is %.1f ms", float64(least)/1000)
 		}
-		return limit + "; " + why() + another
+		return why
 	}}
 }
 

@@ -54,8 +54,7 @@ type Options struct {
 
 // socket is what the daemon knows of one connection.
 type socket struct {
-	name      string // of the policy
-	rule      string // its selector, if there is one
+	under     *policy // as configured when it was first heard of
 	policy    congestion.Policy
 	last      sample
 	choice    congestion.Choice
@@ -140,10 +139,10 @@ func (d *Daemon) act(s sample) error {
 		d.forget(s.Cookie)
 		return nil
 	}
-	p := d.policies[s.policy]
+	p := &d.policies[s.policy]
 	k, known := d.sockets[s.Cookie]
 	if !known {
-		k = &socket{name: p.lever.Policy, rule: p.rule, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
+		k = &socket{under: p, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
 	k.last, k.seen, k.every = s, time.Now(), d.every

@@ -117,7 +117,7 @@ func (k *socket) status(systemDefault string) SocketStatus {
 		wanted = k.bulk
 	}
 	return SocketStatus{
-		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.name, Rule: k.rule,
+		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.under.lever.Policy, Rule: k.under.rule,
 		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.choice.Because.String(), Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
 		AtLoss: k.atLoss,
 	}
