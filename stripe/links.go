@@ -153,11 +153,28 @@ func watchOnce(ctx context.Context) bool {
 	done := make(chan struct{})
 	defer close(done)
 	links, addrs, routes := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64), make(chan netlink.RouteUpdate, 64)
-	if netlink.LinkSubscribe(links, done) != nil || netlink.AddrSubscribe(addrs, done) != nil || netlink.RouteSubscribe(routes, done) != nil {
+	if netlink.LinkSubscribe(links, done) != nil {
 		return false
 	}
+	defer discard(links)
+	if netlink.AddrSubscribe(addrs, done) != nil {
+		return false
+	}
+	defer discard(addrs)
+	if netlink.RouteSubscribe(routes, done) != nil {
+		return false
+	}
+	defer discard(routes)
 	tellWatchers() // of what has changed since they listed the links, if anything has
 	return relay(ctx, links, addrs, routes, tellWatchers)
+}
+
+// discard takes what still comes of a subscription that ends: its goroutine hears of that only while there is room for another event, and closes the channel then.
+func discard[T any](events <-chan T) {
+	go func() {
+		for range events {
+		}
+	}()
 }
 
 // routesEvery is the least time between two words of routes. Whoever is told lists all interfaces and addresses, and on a BGP router routes change a thousand times a second.

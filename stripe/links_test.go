@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -65,24 +67,86 @@ func TestRouteStorm(t *testing.T) {
 func TestSubscriptionIsTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	told := newSignal()
-	watchers.Lock()
-	if watchers.all == nil {
-		watchers.all = map[signal]bool{}
-	}
-	watchers.all[told] = true
-	watchers.Unlock()
-	defer func() {
-		watchers.Lock()
-		defer watchers.Unlock()
-		delete(watchers.all, told)
-	}()
+	told := hearChanges(t)
 	go watchOnce(ctx)
 	select {
 	case <-told:
 	case <-time.After(30 * time.Second):
 		t.Error("it is not")
 	}
+}
+
+// hearChanges is told of changes by whoever is subscribed, and subscribes nobody itself.
+func hearChanges(t *testing.T) signal {
+	told := newSignal()
+	watchers.Lock()
+	defer watchers.Unlock()
+	if watchers.all == nil {
+		watchers.all = map[signal]bool{}
+	}
+	watchers.all[told] = true
+	t.Cleanup(func() {
+		watchers.Lock()
+		defer watchers.Unlock()
+		delete(watchers.all, told)
+	})
+	return told
+}
+
+// A subscription ends with who wants it also where more has happened than has been heard of: else each watch on a busy router would leave a goroutine behind.
+func TestSubscriptionEndsInAStorm(t *testing.T) {
+	rung.Netns(t)
+	ns := fmt.Sprintf("plait-storm-%d", os.Getpid())
+	ip := func(args string) {
+		t.Helper()
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v\n%s", args, err, out)
+		}
+	}
+	ip("netns add " + ns)
+	defer ip("netns del " + ns)
+	ip("-n " + ns + " link set lo up")
+	var routes strings.Builder
+	for i := range 256 {
+		fmt.Fprintf(&routes, "route add 198.51.100.%d/32 dev lo\n", i)
+	}
+	batch := filepath.Join(t.TempDir(), "routes")
+	if err := os.WriteFile(batch, []byte(routes.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stuck := func() int { // goroutines of subscriptions that wait for room
+		all := make([]byte, 1<<20)
+		n := 0
+		for _, one := range strings.Split(string(all[:runtime.Stack(all, true)]), "\n\n") {
+			if strings.Contains(one, "netlink.routeSubscribeAt") && strings.Contains(one, "[chan send") {
+				n++
+			}
+		}
+		return n
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for start := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Since(start) > 10*time.Second {
+				t.Fatal(what)
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := hearChanges(t)
+	ended := make(chan error, 1)
+	go func() { ended <- netns.Do(ns, func() error { watchOnce(ctx); return nil }) }()
+	<-told
+	watchers.Lock() // nobody hears of anything
+	ip("-n " + ns + " -batch " + batch)
+	until("256 routes found room", func() bool { return stuck() > 0 })
+	stop()
+	watchers.Unlock()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	until("a goroutine still waits for room", func() bool { return stuck() == 0 })
 }
 
 // A path begins at an address of the kind it leads to, as RFC 6724 has it (section 5, rule 6): what comes from a unique local one, which a home's router gives beside its
