@@ -69,6 +69,7 @@ type entry struct {
 	Size   int64
 	MTime  moment
 	Target string // of a link
+	Which  string // of a directory: see which
 	Twin   bool   // another in its directory, offered before, has its name but for upper and lower case
 }
 

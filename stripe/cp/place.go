@@ -56,7 +56,7 @@ func (s *source) takes(e entry) bool {
 
 // loses reports whether an entry is in a directory that could not be made.
 func (s *source) loses(p place) bool {
-	return s.lost != "" && strings.HasPrefix(p.name, s.lost+"/")
+	return s.lost == "." || s.lost != "" && strings.HasPrefix(p.name, s.lost+"/")
 }
 
 // descend goes into its directory.

@@ -20,9 +20,10 @@ type receiver struct {
 	root     *os.Root // the destination
 	names    []string // of the sources, below root
 	sources  []source
-	named    bool   // the user named what the only source is to be, and not where it goes
-	mark     string // of a directory that is made so, while not all of it is there
-	absent   []bool // there was nothing of a source
+	named    bool     // the user named what the only source is to be, and not where it goes
+	within   []string // which directories the destination is in
+	mark     string   // of a directory that is made so, while not all of it is there
+	absent   []bool   // there was nothing of a source
 	checksum bool
 	progress *Progress
 	ended    bool // there are no more entries
@@ -56,6 +57,7 @@ func runReceiver(s *stream, r request, p *Progress) error {
 		return rc.end(r.To, err)
 	}
 	rc.writeBelow(root, names)
+	rc.within = around(root)
 	if rc.named = named; named {
 		rc.mark = markOf(r.Names[0])
 	}
@@ -257,7 +259,10 @@ func (rc *receiver) leave(e entry) error {
 
 // makeDir makes a directory that can be written to for now.
 func (rc *receiver) makeDir(to place, e entry) error {
-	if rc.isTwin(e, to) {
+	switch {
+	case e.Which != "" && slices.Contains(rc.within, e.Which):
+		return errWithin
+	case rc.isTwin(e, to):
 		return errTwin
 	}
 	made := directory{place: to, mode: fs.FileMode(e.Mode & 0o777), mtime: e.MTime}

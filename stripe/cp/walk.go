@@ -156,7 +156,7 @@ func describe(file string, d fs.DirEntry) (e entry, err error) {
 	case info.Mode().IsRegular():
 		e.Kind, e.Size = isFile, info.Size()
 	case info.IsDir():
-		e.Kind = isDir
+		e.Kind, e.Which = isDir, which(info)
 		if info.Mode()&fs.ModeSticky != 0 {
 			e.Mode |= unix.S_ISVTX
 		}
