@@ -68,6 +68,7 @@ type acceptor interface {
 type caller interface {
 	// open does the handshake; the end of ctx ends it.
 	open(ctx context.Context) (*opened, error)
+	RemoteAddr() net.Addr
 	Close() error
 }
 

@@ -15,8 +15,6 @@ import (
 const (
 	// greetTime is how long a dialer may take from TCP's handshake to its hello.
 	greetTime = 10 * time.Second
-	// maxGreeting bounds connections that have not said who they are.
-	maxGreeting = 256
 	// defaultMaxConns bounds sessions, maxWaiting those that wait for Accept: dialers that come at once are many more than a program accepts before others have the CPU.
 	defaultMaxConns = 1000
 	maxWaiting      = defaultMaxConns
@@ -29,7 +27,7 @@ type Listener struct {
 	cfg      *Config
 	in       acceptor
 	accepted chan *Conn
-	greeting chan struct{} // has room for another dialer
+	greeting greeters
 	stop     context.CancelFunc
 	done     <-chan struct{}
 
@@ -51,7 +49,7 @@ func Listen(cfg *Config, addr string) (*Listener, error) {
 		return nil, fmt.Errorf("stripe: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Listener{cfg: cfg, in: in, accepted: make(chan *Conn, maxWaiting), greeting: make(chan struct{}, maxGreeting), stop: stop,
+	l := &Listener{cfg: cfg, in: in, accepted: make(chan *Conn, maxWaiting), stop: stop,
 		done: ctx.Done(), sessions: map[[16]byte]*Conn{}, ended: map[[16]byte]bool{}}
 	events := watchLinks(ctx)
 	if l.links, err = Links(); err != nil {
@@ -186,15 +184,15 @@ func (l *Listener) runAccept(ctx context.Context) {
 			sleep(ctx, 100*time.Millisecond) // out of file descriptors, for instance
 			continue
 		}
-		select {
-		case l.greeting <- struct{}{}:
-			go func() {
-				defer func() { <-l.greeting }()
-				_ = l.welcome(conn)
-			}()
-		default:
+		from := addrPort(conn.RemoteAddr()).Addr()
+		if !l.greeting.enter(from) {
 			conn.Close()
+			continue
 		}
+		go func() {
+			defer l.greeting.leave(from)
+			_ = l.welcome(conn)
+		}()
 	}
 }
 

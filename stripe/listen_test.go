@@ -38,7 +38,7 @@ func testArrivesWhileListenerCloses(t *testing.T, over Carrier) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	l := &Listener{cfg: cfg, greeting: make(chan struct{}, 1), stop: stop, done: ctx.Done()}
+	l := &Listener{cfg: cfg, stop: stop, done: ctx.Done()}
 	l.in = closing{in, l}
 	ended := make(chan struct{})
 	go func() { l.runAccept(ctx); close(ended) }()

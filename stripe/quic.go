@@ -207,7 +207,7 @@ type quicAcceptor struct {
 	socket   *quic.Transport
 	refused  *refusals
 	in       *quic.Listener
-	greeting chan struct{} // has room for another handshake
+	greeting greeters
 
 	mu     sync.Mutex
 	conns  int
@@ -229,9 +229,9 @@ func (quicCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 		udp.Close()
 		return nil, fmt.Errorf("ask for errors of UDP: %w", err)
 	}
-	a := &quicAcceptor{refused: refused, greeting: make(chan struct{}, maxGreeting)}
+	a := &quicAcceptor{refused: refused}
 	a.socket = &quic.Transport{Conn: refused, ConnContext: a.greet,
-		VerifySourceAddress: func(net.Addr) bool { return len(a.greeting) > maxGreeting/4 }} // a round trip more keeps forged addresses out
+		VerifySourceAddress: func(net.Addr) bool { return a.greeting.count() > maxGreeting/4 }} // a round trip more keeps forged addresses out
 	if a.in, err = a.socket.Listen(conf, quicConfig); err != nil {
 		udp.Close()
 		return nil, err
@@ -240,13 +240,12 @@ func (quicCarrier) listen(addr string, conf *tls.Config) (acceptor, error) {
 }
 
 // greet bounds handshakes.
-func (a *quicAcceptor) greet(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	select {
-	case a.greeting <- struct{}{}:
-	default:
+func (a *quicAcceptor) greet(ctx context.Context, who *quic.ClientInfo) (context.Context, error) {
+	from := addrPort(who.RemoteAddr).Addr()
+	if !a.greeting.enter(from) {
 		return nil, errBusy
 	}
-	done := sync.OnceFunc(func() { <-a.greeting })
+	done := sync.OnceFunc(func() { a.greeting.leave(from) })
 	context.AfterFunc(ctx, done)
 	return context.WithValue(ctx, greeted{}, done), nil
 }
@@ -298,5 +297,7 @@ func (c quicCaller) open(ctx context.Context) (*opened, error) {
 	}
 	return newQUICWire(c.conn, stream, func() bool { return c.refused.died(addrPort(c.conn.RemoteAddr())) }), nil
 }
+
+func (c quicCaller) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
 func (c quicCaller) Close() error { return c.conn.CloseWithError(0, "") }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
+
 	"plait.dev/plait/internal/rung"
 )
 
@@ -67,20 +69,24 @@ func TestQUICListenerCloses(t *testing.T) {
 	}
 }
 
-// Strangers' handshakes are bounded, and room comes back when they end.
+// Strangers' handshakes are bounded, by their addresses too, and room comes back when they end.
 func TestQUICHandshakesAreBounded(t *testing.T) {
-	a := &quicAcceptor{greeting: make(chan struct{}, 2)}
+	a := &quicAcceptor{}
 	ctx, end := context.WithCancel(t.Context())
-	for range 2 {
-		if _, err := a.greet(ctx, nil); err != nil {
+	stranger := &quic.ClientInfo{RemoteAddr: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}
+	for range maxGreeting / 2 {
+		if _, err := a.greet(ctx, stranger); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.greet(ctx, nil); err == nil {
-		t.Error("a third one is let in")
+	if _, err := a.greet(ctx, stranger); err == nil {
+		t.Error("one more is let in")
+	}
+	if _, err := a.greet(ctx, &quic.ClientInfo{RemoteAddr: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1}}); err != nil {
+		t.Errorf("another address: %v", err)
 	}
 	end()
-	for start := time.Now(); len(a.greeting) > 0; time.Sleep(time.Millisecond) {
+	for start := time.Now(); a.greeting.count() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("room does not come back")
 		}

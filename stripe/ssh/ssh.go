@@ -35,7 +35,7 @@ const (
 	maxText = 32 << 20
 	// maxAnswer is the same for what the far side answers: its links, and what login scripts print. As JSON, a byte may become 25 in memory.
 	maxAnswer = 1 << 20
-	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (256, over all
+	// maxDials is how many connections are begun at once: the far side hangs up on more dialers than it has room for (128 of one address, over all
 	// links), and on a busy host 64 handshakes at once are not done in the 2 s that a dialer gives them.
 	maxDials = 16
 	// heedTime is how long this process may take to hear of a Ctrl-C that has ended ssh.
