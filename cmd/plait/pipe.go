@@ -21,9 +21,9 @@ func newPipe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pipe HOST COMMAND...",
 		Short: "Run a command on another host, its input and output over all links of both",
-		Long: "Run a command on another host by ssh, with its standard input and output over all links of both hosts. The exit status is the\n" +
-			"command's, and as with ssh 255 where there is none: a signal ended the command, there was no connection, or it was lost. Status 2:\n" +
-			"the command line or a link is wrong.",
+		Long: "Run a command on another host by ssh, with its standard input, output and error over all links of both hosts. The exit status is\n" +
+			"the command's, and as with ssh 255 where there is none: a signal ended the command, there was no connection, or it was lost.\n" +
+			"Status 2: the command line or a link is wrong.",
 		Example: "  tar c photos | plait pipe server tar x -C /srv\n  plait pipe server pg_dump shop | psql shop",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -42,7 +42,7 @@ func newPipe() *cobra.Command {
 			text := &cp.Text{Out: c.ErrOrStderr(), Named: opt.Links, FarNamed: opt.FarLinks}
 			var watching sync.WaitGroup
 			watch := func(conn *stripe.Conn) { watching.Go(func() { text.Watch(conn) }) }
-			status, err := pipe.Run(c.Context(), args[0], command, c.InOrStdin(), os.Stdout, opt, watch)
+			status, err := pipe.Run(c.Context(), args[0], command, c.InOrStdin(), os.Stdout, c.ErrOrStderr(), opt, watch)
 			watching.Wait() // it has something to say at the end
 			if err != nil {
 				return copied(err, exitLost)

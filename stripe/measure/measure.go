@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -89,7 +90,7 @@ func fill(ctx context.Context, host, command string, in io.Reader, opt ssh.Optio
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var measuring sync.WaitGroup
-	status, err := pipe.Run(ctx, host, command, in, io.Discard, opt, func(c *stripe.Conn) {
+	status, err := pipe.Run(ctx, host, command, in, io.Discard, os.Stderr, opt, func(c *stripe.Conn) {
 		measuring.Go(func() {
 			if wait(ctx, warm) != nil {
 				return

@@ -1,4 +1,4 @@
-// Package pipe runs a command on another host, with its standard input and output over all links of both.
+// Package pipe runs a command on another host, with its standard input, output and error over all links of both.
 package pipe
 
 import (
@@ -15,15 +15,17 @@ import (
 	"plait.dev/plait/stripe/ssh"
 )
 
-// What comes back is blocks: length (4 bytes, big-endian), output. A block of length 0 is the end, and one byte with the command's
-// exit status follows.
+// What comes back is blocks: length (4 bytes, big-endian), output. In a block whose length has the bit complaint it is of standard error: over ssh it would be lost with ssh, and
+// the command would wait where ssh's one link is gone. A block of length 0 is the end, and one byte with the command's exit status follows.
+
+const complaint = 1 << 31
 
 // statusUnknown is told for a command that did not end by itself, as shells do.
 const statusUnknown = 255
 
-// Run runs a shell command on a host and returns its exit status. watch, if not nil, sees the connection before any data flows. Where ctx ends it, a write to an out that takes
+// Run runs a shell command on a host and returns its exit status. Its standard error goes to complaints, whether that takes it or not. watch, if not nil, sees the connection before any data flows. Where ctx ends it, a write to an out that takes
 // nothing may still wait.
-func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer, opt ssh.Options, watch func(*stripe.Conn)) (status int, err error) {
+func Run(ctx context.Context, host, command string, in io.Reader, out, complaints io.Writer, opt ssh.Options, watch func(*stripe.Conn)) (status int, err error) {
 	opt.Run = command
 	conn, err := ssh.Dial(ctx, host, opt)
 	if err != nil {
@@ -47,7 +49,7 @@ func Run(ctx context.Context, host, command string, in io.Reader, out io.Writer,
 	ended := make(chan struct{})
 	var got int
 	var failed error
-	go func() { defer close(ended); got, failed = unpack(out, conn) }()
+	go func() { defer close(ended); got, failed = unpack(out, heedless{complaints}, conn) }()
 	select {
 	case <-ended:
 		status, err = got, failed
@@ -74,50 +76,54 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unpack copies blocks to out until the end.
-func unpack(out io.Writer, from io.Reader) (status int, err error) {
+// unpack copies blocks to out, or complaints, until the end.
+func unpack(out, complaints io.Writer, from io.Reader) (status int, err error) {
 	for {
 		var head [4]byte
 		if _, err := io.ReadFull(from, head[:]); err != nil {
 			return 0, err
 		}
-		n := int64(binary.BigEndian.Uint32(head[:]))
+		n, to := binary.BigEndian.Uint32(head[:]), out
 		if n == 0 {
 			_, err := io.ReadFull(from, head[:1])
 			return int(head[0]), err
 		}
-		if _, err := io.CopyN(out, from, n); err != nil {
+		if n&complaint != 0 {
+			to = complaints
+		}
+		if _, err := io.CopyN(to, from, int64(n&^complaint)); err != nil {
 			return 0, err
 		}
 	}
 }
 
+// heedless is a writer to which it makes no difference whether anybody takes what is written.
+type heedless struct{ io.Writer }
+
+func (h heedless) Write(p []byte) (int, error) {
+	_, _ = h.Writer.Write(p)
+	return len(p), nil
+}
+
 // blocks makes blocks of what is written, each in one write: a length by itself would be sent by itself, perhaps over another link.
 type blocks struct {
-	to  io.Writer
-	buf []byte
+	to   io.Writer
+	kind uint32 // 0 or complaint
+	buf  []byte
 }
 
 func (b *blocks) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	b.buf = append(binary.BigEndian.AppendUint32(b.buf[:0], uint32(len(p))), p...)
+	b.buf = append(binary.BigEndian.AppendUint32(b.buf[:0], b.kind|uint32(len(p))), p...)
 	if _, err := b.to.Write(b.buf); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-// complaints take what a command says on its standard error to this process's, which is ssh's. When ssh has ended, a command that complains goes on all the same.
-type complaints struct{}
-
-func (complaints) Write(p []byte) (int, error) {
-	_, _ = os.Stderr.Write(p)
-	return len(p), nil
-}
-
-// Serve is the other end: it runs the command. Its standard error is this process's. An error is that the command could not be begun.
+// Serve is the other end: it runs the command. An error is that the command could not be begun.
 func Serve(conn *stripe.Conn, command string) error {
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -130,7 +136,7 @@ func Serve(conn *stripe.Conn, command string) error {
 		return err
 	}
 	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &blocks{to: conn}, complaints{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &blocks{to: conn}, &blocks{to: conn, kind: complaint}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
 	if err := cmd.Start(); err != nil {
 		guard.end()

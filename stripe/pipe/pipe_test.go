@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ func TestRun(t *testing.T) {
 		{"exec 0<&-; sleep 0.3; echo goes on; exit 3", big, "goes on\n", 3},
 	} {
 		var out bytes.Buffer
-		status, err := Run(t.Context(), "host", c.command, strings.NewReader(c.in), &out, ssh.Options{Command: []string{self}}, nil)
+		status, err := Run(t.Context(), "host", c.command, strings.NewReader(c.in), &out, io.Discard, ssh.Options{Command: []string{self}}, nil)
 		if err != nil || status != c.status || out.String() != c.out {
 			t.Errorf("%s: status %d, %d bytes, %v; want %d, %d bytes", c.command, status, out.Len(), err, c.status, len(c.out))
 		}
@@ -65,7 +66,7 @@ func TestInputFails(t *testing.T) {
 	defer dir.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	_, err = Run(ctx, "host", "cat", dir, io.Discard, ssh.Options{Command: []string{self}}, nil)
+	_, err = Run(ctx, "host", "cat", dir, io.Discard, io.Discard, ssh.Options{Command: []string{self}}, nil)
 	if !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("%v; want that a directory cannot be read", err)
 	}
@@ -115,7 +116,7 @@ func TestInterrupted(t *testing.T) {
 		_, _ = said.Read(make([]byte, 100))
 		interrupt()
 	}()
-	_, err = Run(ctx, "host", "sh -c 'echo $$ > "+child+"; echo begun; exec sleep 60'; true", strings.NewReader(""), say, ssh.Options{Command: []string{self}}, nil)
+	_, err = Run(ctx, "host", "sh -c 'echo $$ > "+child+"; echo begun; exec sleep 60'; true", strings.NewReader(""), say, io.Discard, ssh.Options{Command: []string{self}}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -140,7 +141,7 @@ func TestInterruptedUnread(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, ended := unread{make(chan struct{})}, make(chan error)
 	go func() {
-		_, err := Run(ctx, "host", "echo begun; sleep 100", strings.NewReader(""), out, ssh.Options{Command: []string{self}}, nil)
+		_, err := Run(ctx, "host", "echo begun; sleep 100", strings.NewReader(""), out, io.Discard, ssh.Options{Command: []string{self}}, nil)
 		ended <- err
 	}()
 	<-out.full
@@ -155,7 +156,7 @@ func TestInterruptedUnread(t *testing.T) {
 	}
 }
 
-// A command outlives ssh, also if it goes on to complain: where its errors went nobody reads any more.
+// A command outlives ssh, and what it complains of afterwards is told.
 func TestOutlivesSSH(t *testing.T) {
 	t.Parallel()
 	command, _, cut := sshtest.Fragile(t, "")
@@ -169,9 +170,50 @@ func TestOutlivesSSH(t *testing.T) {
 		say.Close()
 		_, _ = io.Copy(io.Discard, read)
 	}()
-	status, err := Run(t.Context(), "host", "cat; for i in 1 2 3; do echo complaint >&2 || exit 9; sleep 0.1; done; exit 3", in, out, ssh.Options{Command: command}, nil)
-	if err != nil || status != 3 {
-		t.Errorf("status %d, %v; want 3", status, err)
+	var told bytes.Buffer
+	status, err := Run(t.Context(), "host", "cat; for i in 1 2 3; do echo complaint >&2 || exit 9; sleep 0.1; done; exit 3", in, out, &told, ssh.Options{Command: command}, nil)
+	if err != nil || status != 3 || told.String() != "complaint\ncomplaint\ncomplaint\n" {
+		t.Errorf("status %d, %q, %v; want 3, and three complaints", status, told.String(), err)
+	}
+}
+
+// A command that complains at length does not wait for an ssh that takes nothing any more, as one whose link is gone. Output and complaints are told apart.
+func TestSilentSSH(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "ssh")
+	if err := os.WriteFile(script, []byte("[ \"$1\" = -T ] || exit 1\ncd "+dir+" && mkfifo err && exec 4<>err && exec "+self+" \"$@\" 2>&4"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	const each = 100000 // more than a pipe takes
+	var out, told bytes.Buffer
+	status, err := Run(ctx, "host", fmt.Sprintf("for i in 1 2 3; do head -c %d /dev/zero; head -c %[1]d /dev/zero | tr '\\0' x >&2; done; exit 3", each), strings.NewReader(""), &out, &told,
+		ssh.Options{Command: []string{"sh", script}}, nil)
+	if err != nil || status != 3 || !bytes.Equal(out.Bytes(), make([]byte, 3*each)) || told.String() != strings.Repeat("x", 3*each) {
+		t.Errorf("status %d, %v, %d bytes of output, %d of complaints", status, err, out.Len(), told.Len())
+	}
+}
+
+// broken is what nobody reads any more.
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// Complaints that nobody takes keep nobody from the output.
+func TestNobodyHears(t *testing.T) {
+	var sent, out bytes.Buffer
+	for _, b := range []*blocks{{to: &sent, kind: complaint}, {to: &sent}} {
+		_, _ = b.Write([]byte("words"))
+	}
+	sent.Write([]byte{0, 0, 0, 0, 3})
+	if status, err := unpack(&out, heedless{broken{}}, &sent); status != 3 || err != nil || out.String() != "words" {
+		t.Errorf("status %d, %v, %q", status, err, out.String())
 	}
 }
 
@@ -193,7 +235,7 @@ func TestFarSideIsKilled(t *testing.T) {
 		}
 		killed <- err
 	}()
-	_, err := Run(t.Context(), "host", "sh -c 'echo $$ > "+child+"; exec sleep 60' & while ! [ -s "+child+" ]; do sleep 0.01; done; cat; touch '"+final+"'", in, out, ssh.Options{Command: command}, nil)
+	_, err := Run(t.Context(), "host", "sh -c 'echo $$ > "+child+"; exec sleep 60' & while ! [ -s "+child+" ]; do sleep 0.01; done; cat; touch '"+final+"'", in, out, io.Discard, ssh.Options{Command: command}, nil)
 	if err := <-killed; err != nil {
 		t.Fatal(err)
 	}
