@@ -57,7 +57,7 @@ func Listen(cfg *Config, addr string) (*Listener, error) {
 		in.Close()
 		return nil, err
 	}
-	go l.runLinks(ctx, events)
+	go l.runLinks(ctx, events, Links)
 	go l.runAccept(ctx)
 	return l, nil
 }
@@ -121,16 +121,20 @@ func linkOf(links []Link, addr netip.Addr) string {
 	return addr.String()
 }
 
-// runLinks keeps the list of links, and tells dialers when it changes.
-func (l *Listener) runLinks(ctx context.Context, events <-chan struct{}) {
+// runLinks keeps the list of links, and tells dialers when it changes. Where they cannot be listed, for want of file descriptors for instance, it tries again: the next event may be
+// hours away.
+func (l *Listener) runLinks(ctx context.Context, events <-chan struct{}, list func() ([]Link, error)) {
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-events:
+		case <-again:
 		}
-		links, err := Links()
-		if err != nil {
+		links, err := list()
+		if again = nil; err != nil {
+			again = time.After(relistEvery)
 			continue
 		}
 		l.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"net"
 	"net/netip"
+	"reflect"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +132,30 @@ func TestOtherLinksChange(t *testing.T) {
 		defer s.far.mu.Unlock()
 		if s.far.paths[1] != nil || s.far.paths[2] == nil {
 			t.Errorf("left are %v", s.far.paths)
+		}
+	})
+}
+
+// Links that could not be listed when they changed are listed later: dialers would not hear of them before the next change.
+func TestLinksCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		l := &Listener{cfg: &Config{}}
+		now := []Link{{Name: "eth0", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}}}
+		events, failures := newSignal(), 2
+		go l.runLinks(ctx, events, func() ([]Link, error) {
+			if failures--; failures >= 0 {
+				return nil, syscall.EMFILE
+			}
+			return now, nil
+		})
+		events.signal()
+		time.Sleep(2*relistEvery + time.Second)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !reflect.DeepEqual(l.links, now) || failures != -1 {
+			t.Errorf("links %v after %d lists", l.links, 2-failures)
 		}
 	})
 }
