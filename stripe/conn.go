@@ -187,7 +187,7 @@ func (c *Conn) drop(p *path) {
 	if len(c.paths) == 0 {
 		c.pathless = time.Now()
 		c.deserted = 0
-		if byPeer(p.err) {
+		if byPeer(p.err) && !p.moves {
 			c.deserted = max(desertedPatience, desertedTrips*p.flight.srtt)
 			switch {
 			case c.peers != nil && !p.met:

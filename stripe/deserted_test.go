@@ -207,3 +207,20 @@ func TestRefusedInTurn(t *testing.T) {
 		}
 	})
 }
+
+// A dialer whose last link goes may have a new one much later than a peer is waited for that has died. What ends with the link says so, as far as it gets.
+func TestPeerMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimSession(t, simPath{mbps: 8, delay: 15e6, queue: 75000})
+		defer s.close()
+		time.Sleep(100 * time.Millisecond) // the ends meet
+		s.near.mu.Lock()
+		p := s.near.paths[1]
+		s.near.mu.Unlock()
+		p.end(errLinkGone)
+		time.AfterFunc(defaultPatience/2, func() { s.add(t, simPath{mbps: 8, delay: 15e6, queue: 75000}) })
+		if took, _ := s.transfer(t, 1000); took < defaultPatience/2 {
+			t.Errorf("after %v", took)
+		}
+	})
+}

@@ -18,9 +18,10 @@ const (
 	frameAck     = 4 // chunks that came over this path, next chunk missing in the session, limit, which came after that one (8 bytes each)
 	framePing    = 5 // a number, to be sent back at once (8 bytes)
 	framePong    = 6
-	frameLinks   = 7 // listener: its addresses, as they are now ([]Peer, JSON)
-	frameGone    = 8 // id of a path that works no longer (4 bytes)
-	frameClose   = 9 // the session ends; why, in words, or nothing if all is well
+	frameLinks   = 7  // listener: its addresses, as they are now ([]Peer, JSON)
+	frameGone    = 8  // id of a path that works no longer (4 bytes)
+	frameClose   = 9  // the session ends; why, in words, or nothing if all is well
+	frameMove    = 10 // dialer, last: the path ends with its link, and not the session
 )
 
 const (

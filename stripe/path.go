@@ -67,6 +67,7 @@ type path struct {
 	last     bool   // the session ends: nothing follows what is pending
 	asleep   bool
 	met      bool // the peer has said something since the greeting
+	moves    bool // it has said that it lives, but not the path
 
 	small  []byte   // what is written besides pinned chunks
 	pieces [][]byte // of small, and the frames of pinned, in order
@@ -338,6 +339,8 @@ func (p *path) receive(f frame) (kept bool, err error) {
 		if gone := c.paths[binary.BigEndian.Uint32(f.body)]; gone != nil && gone != p {
 			go gone.end(errGone)
 		}
+	case frameMove:
+		p.moves = true
 	case frameClose:
 		c.ending = true
 		go c.takeFarewell(string(f.body))
@@ -396,6 +399,10 @@ func (p *path) end(err error) {
 	c.drop(p)
 	known := c.farewell || c.err != nil && byPeer(err)
 	c.mu.Unlock()
+	if errors.Is(err, errLinkGone) { // the peer may hear of the end all the same, as it does if this process dies: with IPv6 what leaves an address that is gone still goes out
+		_ = p.wire.SetWriteDeadline(time.Now().Add(drainTime))
+		_ = p.wire.writeAll([][]byte{appendFrame(nil, frameMove, nil)})
+	}
 	_ = p.wire.Close()
 	if known {
 		c.cut()
