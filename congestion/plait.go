@@ -127,8 +127,8 @@ func (p *plait) isFull(s signals.Sample, rttUs uint32) bool {
 // evidence is the votes that a control of transfers is chosen by.
 type evidence struct {
 	votes
-	others int  // sockets on the path whose mean is in there
-	ended  bool // it is of one that has ended
+	others int32 // sockets on the path whose mean is in there
+	ended  bool  // it is of one that has ended
 }
 
 func (e evidence) String() string {
@@ -158,7 +158,7 @@ func (p *plait) transfer() (signals.Algorithm, evidence) {
 	case v.overflow >= enough && v.overflow > 2*v.random:
 		p.bulk = signals.Cubic
 	}
-	return p.bulk, evidence{v, others, p.on.voters == 0 && mean != (votes{})}
+	return p.bulk, evidence{v, int32(others), p.on.voters == 0 && mean != (votes{})}
 }
 
 // Choose implements Policy.

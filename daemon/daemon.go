@@ -52,17 +52,21 @@ type Options struct {
 	Hangups <-chan os.Signal
 }
 
-// socket is what the daemon knows of one connection.
+// began is what sockets count from: a time.Time would be three times as large.
+var began = time.Now()
+
+// socket is what the daemon knows of one connection. There may be a hundred thousand: the 288 bytes it has are one of the allocator's sizes, and the next one is 320.
 type socket struct {
 	under     *policy // as configured when it was first heard of
 	policy    congestion.Policy
 	last      sample
-	choice    congestion.Choice
+	because   congestion.Reason // of the last choice
+	scores    []congestion.Score
 	algorithm signals.Algorithm // wanted while the application is the limit
 	bulk      signals.Algorithm // wanted while the path is
 	total     Segments
-	atLoss    *AtLoss // nil: no loss was seen
-	seen      time.Time
+	atLoss    *AtLoss       // nil: no loss was seen
+	seen      time.Duration // since began
 	every     time.Duration // between samples, when the last one came
 }
 
@@ -145,17 +149,18 @@ func (d *Daemon) act(s sample) error {
 		k = &socket{under: p, policy: p.choose(), algorithm: signals.Algorithm(p.kernel.Algorithm), bulk: signals.Algorithm(p.kernel.Bulk)}
 		d.sockets[s.Cookie] = k
 	}
-	k.last, k.seen, k.every = s, time.Now(), d.every
+	k.last, k.seen, k.every = s, time.Since(began), d.every
 	k.total.Add(Segments{uint64(s.Delivered), uint64(s.LostSingle), uint64(s.LostBurst)})
 	if s.RTTAtLossUs > 0 {
 		k.atLoss = &AtLoss{RTTUs: s.RTTAtLossUs, MinRTTUs: s.MinRTTUs}
 	}
-	k.choice = k.policy.Choose(s.Sample)
-	if k.algorithm == k.choice.Algorithm && k.bulk == k.choice.Bulk && (known || p.lever.Mode == On) {
+	c := k.policy.Choose(s.Sample)
+	k.because, k.scores = c.Because, c.Scores
+	if k.algorithm == c.Algorithm && k.bulk == c.Bulk && (known || p.lever.Mode == On) {
 		return nil
 	}
 	if p.lever.Mode == On {
-		err := d.kernel.choose(s.Cookie, k.choice.Algorithm, k.choice.Bulk)
+		err := d.kernel.choose(s.Cookie, c.Algorithm, c.Bulk)
 		if full(err) {
 			if d.dropped == 0 {
 				fmt.Fprintf(d.options.Log, "no room for the choices of so many connections (%v): they stay with what their policy begins with until there is; plait status counts\n", err)
@@ -167,9 +172,10 @@ func (d *Daemon) act(s sample) error {
 			return err
 		}
 	}
-	k.algorithm, k.bulk = k.choice.Algorithm, k.choice.Bulk
-	line := fmt.Sprintf("%s %s-%s: %s, transfers %s: %s", p.lever.Mode, s.flow.Local, s.flow.Remote, k.algorithm, k.bulk, k.choice.Because)
-	if line = d.ration.take(k.seen, line); line != "" {
+	k.algorithm, k.bulk = c.Algorithm, c.Bulk
+	f := flowOf(s.flow)
+	line := fmt.Sprintf("%s %s-%s: %s, transfers %s: %s", p.lever.Mode, f.Local, f.Remote, k.algorithm, k.bulk, c.Because)
+	if line = d.ration.take(time.Now(), line); line != "" {
 		fmt.Fprintln(d.options.Log, line)
 	}
 	return nil
@@ -232,7 +238,7 @@ func (d *Daemon) tick() error {
 	}
 	d.compared = time.Now()
 	for cookie, k := range d.sockets {
-		if d.compared.Sub(k.seen).Microseconds() > congestion.ForgetAfterUs {
+		if (time.Since(began) - k.seen).Microseconds() > congestion.ForgetAfterUs {
 			d.forget(cookie)
 		}
 	}

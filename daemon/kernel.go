@@ -38,6 +38,7 @@ type kernel struct {
 	links   []io.Closer // in the order of attaching; undone in reverse
 	hooked  io.Closer   // the hook of hook
 	samples *ringbuf.Reader
+	record  ringbuf.Record // the last of them; read uses its memory again
 	control bpf.Control
 	takes   bool          // connections; if not, those of another plait are none of its business
 	linked  bool          // registration hangs on a link; before Linux 6.4 it is permanent and must be taken back
@@ -220,7 +221,7 @@ func (k *kernel) forget(cookie uint64) {
 	_ = k.Maps["plait_choices"].Delete(cookie) // absent is as wanted
 }
 
-// flow is the connection a sample is about.
+// flow is the connection a sample is about, as it is shown.
 type flow struct {
 	Local, Remote netip.AddrPort
 	Netns         uint32
@@ -237,7 +238,7 @@ func flowOf(f bpf.Flow) flow {
 // sample is what the kernel half said about a socket.
 type sample struct {
 	signals.Sample
-	flow       flow
+	flow       bpf.Flow // flowOf reads it
 	policy     uint8
 	generation uint32 // of the rules the policy is from
 	observed   bool   // on the system's default; policies read it as CUBIC
@@ -245,15 +246,14 @@ type sample struct {
 
 // read waits for the next sample, and says whether there are more. It returns os.ErrClosed after Close.
 func (k *kernel) read() (sample, bool, error) {
-	record, err := k.samples.Read()
-	if err != nil {
+	if err := k.samples.ReadInto(&k.record); err != nil {
 		if errors.Is(err, ringbuf.ErrClosed) {
 			err = os.ErrClosed
 		}
 		return sample{}, false, fmt.Errorf("read samples: %w", err)
 	}
-	s, err := decodeSample(record.RawSample)
-	return s, record.Remaining > 0, err
+	s, err := decodeSample(k.record.RawSample)
+	return s, k.record.Remaining > 0, err
 }
 
 // pathOf is a number for the two addresses of a flow, in its network namespace, that JSON's readers have room for. That two have the same is no matter: among 100,000 it is one chance in a million.
@@ -291,7 +291,7 @@ func decodeSample(raw []byte) (sample, error) {
 			BurstBytes: s.BurstBytes, BurstLatencyUs: s.BurstLatencyUs, CwndSegments: s.CwndSegments,
 			SsthreshSegments: s.SsthreshSegments, MSS: s.MssBytes, Algorithm: algorithm, Bulk: s.Bulk != 0, Closed: s.Closed != 0,
 		},
-		flow:       flowOf(s.Flow),
+		flow:       s.Flow,
 		policy:     s.Policy,
 		generation: s.Generation,
 		observed:   s.Algorithm == toDefault,

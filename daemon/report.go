@@ -116,9 +116,10 @@ func (k *socket) status(systemDefault string) SocketStatus {
 	if k.last.Bulk {
 		wanted = k.bulk
 	}
+	f := flowOf(k.last.flow)
 	return SocketStatus{
-		Cookie: k.last.Cookie, Local: k.last.flow.Local, Remote: k.last.flow.Remote, Policy: k.under.lever.Policy, Rule: k.under.rule,
-		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.choice.Because.String(), Scores: k.choice.Scores, Total: k.total, Last: k.last.Sample,
+		Cookie: k.last.Cookie, Local: f.Local, Remote: f.Remote, Policy: k.under.lever.Policy, Rule: k.under.rule,
+		Algorithm: k.inUse(systemDefault), Wanted: wanted.String(), Because: k.because.String(), Scores: k.scores, Total: k.total, Last: k.last.Sample,
 		AtLoss: k.atLoss,
 	}
 }
