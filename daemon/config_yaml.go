@@ -2,12 +2,17 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // yamlErrorLine is how the YAML parser says where it stopped.
@@ -15,6 +20,9 @@ var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
 
 // countsFromZero is what it says with a line that it counts from 0; with all else it counts from 1.
 var countsFromZero = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or)`)
+
+// blockEnds is what it says of a block in which a line is indented like none of it, with the line where the block begins, maybe hundreds before.
+var blockEnds = regexp.MustCompile(`^did not find expected ('-' indicator|key)`)
 
 // unknownAnchor is one of the things it says without a line.
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
@@ -28,6 +36,9 @@ func notYAML(file string, text []byte, err error) error {
 		if countsFromZero.MatchString(cause) {
 			line++
 		}
+		if blockEnds.MatchString(cause) {
+			line = culpritLine(text, line, err)
+		}
 	} else {
 		line += bytes.Count(text[:culprit(text, cause)], []byte("\n"))
 	}
@@ -35,6 +46,23 @@ func notYAML(file string, text []byte, err error) error {
 		cause = "found a tab character that violates indentation"
 	}
 	return fmt.Errorf("%s:%d:1: %s: expected YAML", file, line, cause)
+}
+
+// culpritLine is the first line, counted from 1, with which a text that is cut behind it gives the same error as all of it; not before first.
+func culpritLine(text []byte, first int, err error) int {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	more := sort.Search(len(lines)-first, func(more int) bool {
+		decoder := yaml.NewDecoder(bytes.NewReader(bytes.Join(lines[:first+more], nil)))
+		for {
+			switch e := decoder.Decode(&yaml.Node{}); {
+			case errors.Is(e, io.EOF):
+				return false
+			case e != nil:
+				return e.Error() == err.Error()
+			}
+		}
+	})
+	return first + more
 }
 
 // tabIndents says whether a line, counted from 1, begins with blanks of which one is a tab.
