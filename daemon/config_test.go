@@ -241,8 +241,8 @@ func TestNotYAML(t *testing.T) {
 		"control: /run/x\nmetrics: *off\n":  "plait.yaml:2:1: unknown anchor 'off' referenced: expected YAML",
 
 		"congestion:\n  rules:\n    - port: 22\n      mode: off\n   allow: friendly\n  mode: on\n": "plait.yaml:5:1: did not find expected key: expected YAML",
-		"congestion:\n  rules:\n    - port: 22\n      mode: off\n\n    port: 23\n":                "plait.yaml:6:1: did not find expected '-' indicator: expected YAML",
-		"{}\n---\na:\n  b: 1\n  c:\n    d: 2\n   e\n":                                             "plait.yaml:7:1: did not find expected key: expected YAML",
+		"congestion:\n  rules:\n    - port: 22\n      mode: off\n\n    port: 23\n":                 "plait.yaml:6:1: did not find expected '-' indicator: expected YAML",
+		"{}\n---\na:\n  b: 1\n  c:\n    d: 2\n   e\n":                                              "plait.yaml:7:1: did not find expected key: expected YAML",
 	} {
 		inDirectory(t, text)
 		if _, err := ReadConfig("plait.yaml"); err == nil || err.Error() != want {
