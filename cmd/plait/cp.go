@@ -100,7 +100,7 @@ func newCp() *cobra.Command {
 	c.Flags().BoolVar(&json, "json", false, "write progress and problems as JSON, an object on a line")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "write problems only")
 	c.Flags().BoolVarP(&checksum, "checksum", "c", false, "compare files that are there by content, not by size and time")
-	c.MarkFlagsMutuallyExclusive("json", "quiet")
+	exclusive(c, "json", "quiet")
 	return c
 }
 

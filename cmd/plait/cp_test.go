@@ -30,7 +30,7 @@ func TestCpJSONIsNotQuiet(t *testing.T) {
 	c := newCp()
 	c.SetArgs([]string{"--json", "-q", "file", "host:"})
 	c.SilenceErrors, c.SilenceUsage = true, true
-	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "[json quiet]") {
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "--json and --quiet exclude each other") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func newLabImage() *cobra.Command {
 	completeFlag(c, "kernel", image.Kernels)
 	c.Flags().StringVar(&export, "export", "", "write the image to this `file`, from which --import makes the same on another machine; nothing is made anew")
 	c.Flags().StringVar(&imported, "import", "", "take the image from this `file`, written by --export of the same version of plait")
-	c.MarkFlagsMutuallyExclusive("export", "import")
-	c.MarkFlagsMutuallyExclusive("kernel", "import")
+	exclusive(c, "export", "import")
+	exclusive(c, "kernel", "import")
 	return c
 }

@@ -104,6 +104,21 @@ func (f *fileFlag) Set(path string) error {
 	return nil
 }
 
+// exclusive are two flags of which a command takes one. The library's own words for it are "if any flags in the group are set none of the others can be".
+func exclusive(c *cobra.Command, one, other string) {
+	c.MarkFlagsMutuallyExclusive(one, other) // completion, once one is there, offers the other no more
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if c.Flags().Changed(one) && c.Flags().Changed(other) {
+			return flagError{fmt.Errorf("--%s and --%s exclude each other: give one of them; see %s --help", one, other, c.CommandPath())}
+		}
+		if before != nil {
+			return before(c, args)
+		}
+		return nil
+	}
+}
+
 // flagError is of a flag that there is not, or whose value cannot be.
 type flagError struct{ error }
 
