@@ -57,6 +57,7 @@ func newRoot(out io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.InitDefaultCompletionCmd() // its commands keep the output there is now
 	root.InitDefaultHelpCmd()
+	root.InitDefaultVersionFlag() // for the manual page: it is made before cobra adds what it shows in help
 	for _, c := range root.Commands() {
 		switch c.Name() { // or cobra shows help for what it does not know, too, and ends with 0
 		case "completion":
