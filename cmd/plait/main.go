@@ -173,7 +173,7 @@ func execute(args []string) int {
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(context.Background())
 	var flag flagError
-	if err != nil && !errors.As(err, &flag) && c.ValidateArgs(c.Flags().Args()) != nil { // it says how many arguments there should be, but not which
+	if err != nil && !errors.As(err, &flag) && (c.ValidateArgs(c.Flags().Args()) != nil || c.ValidateRequiredFlags() != nil) { // it says how many arguments there should be, but not which
 		hint := "usage: " + c.UseLine()
 		if c.HasAvailableSubCommands() {
 			hint = "see " + c.CommandPath() + " --help"
