@@ -199,6 +199,9 @@ func (s Status) FindSocket(name string) (SocketStatus, error) {
 		for _, s := range found[:min(len(found), maxNamed)] {
 			lines = append(lines, fmt.Sprintf("  %s-%s (sk:%x)", s.Local, s.Remote, s.Cookie))
 		}
+		if more := len(found) - maxNamed; more > 0 {
+			lines = append(lines, fmt.Sprintf("  and %d more; plait status --json has all", more))
+		}
 		return SocketStatus{}, errors.New(strings.Join(lines, "\n"))
 	}
 	k := found[0]

@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -56,6 +57,22 @@ func TestFindSocket(t *testing.T) {
 		if errors.Is(err, ErrNoSocket) != strings.Contains(want, "no such connection") {
 			t.Errorf("%q: that it is ErrNoSocket is %v", name, errors.Is(err, ErrNoSocket))
 		}
+	}
+}
+
+// Of many connections with one end some are named, and it is said that these are not all.
+func TestFindSocketAmongMany(t *testing.T) {
+	var many Status
+	for cookie := range uint64(maxNamed + 2) {
+		many.Sockets = append(many.Sockets, connection(0x1a+cookie, "192.0.2.1:443", fmt.Sprintf("198.51.100.7:%d", 50000+cookie)))
+	}
+	_, err := many.FindSocket("192.0.2.1:443")
+	if err == nil {
+		t.Fatal("one of 7 connections was found by the end they share")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if got, want := lines[len(lines)-1], "  and 2 more; plait status --json has all"; got != want || len(lines) != 1+maxNamed+1 {
+		t.Errorf("got %d lines, the last one %q, want %q", len(lines), got, want)
 	}
 }
 
