@@ -42,6 +42,9 @@ func newTop() *cobra.Command {
 			if !term.IsTerminal(int(os.Stdout.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
 				return errors.New("top: standard input and output are not a terminal; use plait status, or plait status --json for programs")
 			}
+			if os.Getenv("TERM") == "dumb" {
+				return errors.New("top: the terminal cannot move its cursor (TERM=dumb); use plait status")
+			}
 			return top(heed(c.Context()), client)
 		},
 	}

@@ -36,6 +36,14 @@ type screen struct {
 // watch starts plait top on a terminal of that size and waits for its first picture.
 func watch(t *testing.T, control string, width, height uint16) *screen {
 	t.Helper()
+	s := begin(t, control, "xterm", width, height)
+	s.shows("q: quit")
+	return s
+}
+
+// begin starts plait top on a terminal of that kind and size.
+func begin(t *testing.T, control, kind string, width, height uint16) *screen {
+	t.Helper()
 	s := &screen{T: t}
 	must := func(err error) {
 		t.Helper()
@@ -70,10 +78,10 @@ func watch(t *testing.T, control string, width, height uint16) *screen {
 	}()
 	s.cmd = exec.Command("plait", "top", "--control", control)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = s.tty, s.tty, s.tty
+	s.cmd.Env = append(os.Environ(), "TERM="+kind)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(s.cmd.Start())
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	s.shows("q: quit")
 	return s
 }
 
@@ -182,6 +190,17 @@ func TestTop(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.ends(130)
+	})
+	t.Run("a terminal without a cursor", func(t *testing.T) {
+		s := begin(t, control, "dumb", 80, 24)
+		if _ = s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != 2 {
+			t.Errorf("exit status %d, want 2", s.cmd.ProcessState.ExitCode())
+		}
+		s.shows("plait: top: the terminal cannot move its cursor (TERM=dumb); use plait status\r\n")
+		if s.mu.Lock(); strings.Contains(s.text.String(), "\x1b") {
+			t.Errorf("it was told: %q", &s.text)
+		}
+		s.mu.Unlock()
 	})
 	t.Run("resized", func(t *testing.T) {
 		s := watch(t, control, 200, 24)
