@@ -18,6 +18,16 @@ func completeExperiment(*cobra.Command, []string, string) ([]cobra.Completion, c
 	return offered, cobra.ShellCompDirectiveDefault
 }
 
+// offerNoFiles has the shell offer no files where a command and those below it would refuse one: where they take no argument.
+func offerNoFiles(c *cobra.Command) {
+	if c.ValidArgsFunction == nil && c.ValidateArgs(make([]string, 1)) != nil && c.ValidateArgs(make([]string, 2)) != nil {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, below := range c.Commands() {
+		offerNoFiles(below)
+	}
+}
+
 // groups are those of plait's own experiments, sorted.
 func groups() []string {
 	set := map[string]bool{}

@@ -22,7 +22,7 @@ func newLinks() *cobra.Command {
 		Long: "Show the links of this host. With HOST, send as much as goes to it over all links together, then as much as goes from it, for some\n" +
 			"seconds each, and show what each link gave, here and there. That is data which metered links count.",
 		Example: "  plait links\n  plait links --links wlan0,eth0 server",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				if n := c.Flags().NFlag(); n > 1 || n == 1 && !asJSON {

@@ -72,6 +72,7 @@ func newRoot(out io.Writer) *cobra.Command {
 			}
 		}
 	}
+	offerNoFiles(root)
 	return root
 }
 

@@ -23,7 +23,7 @@ func question[T any](use, short string, ask func(*daemon.ControlClient, string) 
 	var f controlFlags
 	var asJSON bool
 	c := &cobra.Command{
-		Use: use, Short: short, Args: args,
+		Use: use, Short: short, Args: args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && args[0] == "" { // an unset variable, not the question about all
 				return fmt.Errorf("%s: its argument is empty", c.CommandPath())

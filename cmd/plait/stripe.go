@@ -30,7 +30,7 @@ func newStripeProxy() *cobra.Command {
 		Long: "Offer a proxy on this host, for programs that cannot be changed: SOCKS5 and HTTP CONNECT on one port. Each connection goes over all\n" +
 			"links to HOST, where plait makes the connection that was asked for. Whoever reaches the port can use it.",
 		Example: "  plait stripe proxy server\n  curl --proxy socks5h://127.0.0.1:1080 https://example.org/",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			opt, err := f.options(c)
 			if err != nil {
