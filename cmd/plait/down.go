@@ -45,8 +45,9 @@ func down(ctx context.Context, client *daemon.ControlClient, out io.Writer) (end
 func newDown() *cobra.Command {
 	var f controlFlags
 	c := &cobra.Command{
-		Use:   "down",
-		Short: "Give all connections back and take plait out of the kernel",
+		Use:        "down",
+		SuggestFor: []string{"stop"},
+		Short:      "Give all connections back and take plait out of the kernel",
 		Long: "Give all connections back and take plait out of the kernel. If none is up, remove what one that was killed has left: connections\n" +
 			"return, and what the lever egress has put into this network namespace goes.",
 		Args: cobra.NoArgs,

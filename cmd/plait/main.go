@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,9 +47,11 @@ func newRoot(out io.Writer) *cobra.Command {
     plait up     the congestion control of each connection; a content server's BGP exits; ACKs over the quicker link
     plait cp     files over all links of two hosts at once, without root; pipe and stripe proxy for everything else
     plait lab    questions about networks, answered by real kernels in virtual time`,
-		Version:       version,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Version: version,
+
+		DisableSuggestions: true, // hinted has them, in one line
+		SilenceUsage:       true,
+		SilenceErrors:      true,
 	}
 	root.AddCommand(newUp(), newDown(), newReload(), newStatus(), newTop(), newWhy(), newDoctor(), newEgress(), newAckpath(), newLab(), newReplay(), newMan(),
 		heeding(newCp()), heeding(newPipe()), heeding(newLinks()), newStripe())
@@ -167,6 +171,29 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, o.err
 }
 
+// hinted adds to an error of the library what to write instead: it says how many arguments there should be, but not which.
+func hinted(c *cobra.Command, args []string, err error) error {
+	typed := c.Flags().Args()
+	if !c.HasParent() { // it looks for the first command before it reads flags, and nothing else fails there
+		typed = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
+	}
+	if c.HasParent() && c.ValidateArgs(typed) == nil && c.ValidateRequiredFlags() == nil {
+		return err
+	}
+	hint := "usage: " + c.UseLine()
+	if c.HasAvailableSubCommands() {
+		hint = "see " + c.CommandPath() + " --help"
+		c.SuggestionsMinimumDistance = 2 // edits, the library's own for the commands of the root
+		if len(typed) > 0 && typed[0] != "" {
+			if like := c.SuggestionsFor(typed[0]); len(like) > 0 {
+				begins := slices.IndexFunc(like, func(name string) bool { return strings.HasPrefix(name, typed[0]) })
+				hint = fmt.Sprintf("did you mean %s %s?", c.CommandPath(), like[max(0, begins)])
+			}
+		}
+	}
+	return fmt.Errorf("%w; %s", err, hint)
+}
+
 // execute runs the command line and returns the exit status.
 func execute(args []string) int {
 	out := &output{to: os.Stdout}
@@ -174,16 +201,8 @@ func execute(args []string) int {
 	root.SetArgs(args)
 	c, err := root.ExecuteContextC(context.Background())
 	var flag flagError
-	if err != nil && !errors.As(err, &flag) && (c.ValidateArgs(c.Flags().Args()) != nil || c.ValidateRequiredFlags() != nil) { // it says how many arguments there should be, but not which
-		hint := "usage: " + c.UseLine()
-		if c.HasAvailableSubCommands() {
-			hint = "see " + c.CommandPath() + " --help"
-			c.SuggestionsMinimumDistance = 2 // edits, the library's own for the commands of the root
-			if like := c.SuggestionsFor(c.Flags().Arg(0)); c.Flags().Arg(0) != "" && len(like) > 0 {
-				hint = fmt.Sprintf("did you mean %s %s?", c.CommandPath(), like[0])
-			}
-		}
-		err = fmt.Errorf("%w; %s", err, hint)
+	if err != nil && !errors.As(err, &flag) {
+		err = hinted(c, args, err)
 	}
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = &exit{1, fmt.Errorf("write the output: %w", out.err)}

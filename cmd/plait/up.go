@@ -39,8 +39,9 @@ type upFlags struct {
 func newUp() *cobra.Command {
 	f := upFlags{config: daemon.DefaultConfigPath}
 	c := &cobra.Command{
-		Use:   "up",
-		Short: "Start choosing on this host: congestion controls, BGP exits, links for ACKs",
+		Use:        "up",
+		SuggestFor: []string{"start"},
+		Short:      "Start choosing on this host: congestion controls, BGP exits, links for ACKs",
 		Long: "Take the host's TCP connections and choose the congestion control of each while it runs. plait down undoes it, and so do\n" +
 			"the connections by themselves when plait dies. A section egress of the configuration adds the BGP exits of a content server,\n" +
 			"a section ackpath acknowledgements over the quicker of several links. SIGHUP makes it read its configuration again, as plait reload does.",
