@@ -316,6 +316,7 @@ func Doctor(c Config) []Check {
 	checks = append(checks, checkUp(registered(), linked, exitsLocked(), s.Version, err))
 	checks = append(checks, checkLevers(privileged, c.Ackpath.Mode != Off, acks, err == nil)...)
 	checks = append(checks, checkSecrets(c.Egress)...)
+	checks = append(checks, checkInterface(c.Egress)...)
 	checks = append(checks, checkReversePath(c.Egress, check.Settings)...)
 	return append(checks,
 		checkDefault(setting(current)),
