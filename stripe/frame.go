@@ -35,7 +35,7 @@ const (
 )
 
 // version of the protocol. A listener refuses another one.
-const version = 3
+const version = 4
 
 // hello is what a dialer says first on a path.
 type hello struct {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -139,10 +140,12 @@ func TestSubscriptionEndsInAStorm(t *testing.T) {
 	go func() { ended <- netns.Do(ns, func() error { watchOnce(ctx); return nil }) }()
 	<-told
 	watchers.Lock() // nobody hears of anything
+	unlock := sync.OnceFunc(watchers.Unlock)
+	t.Cleanup(unlock) // before that of hearChanges, which takes it
 	ip("-n " + ns + " -batch " + batch)
 	until("256 routes found room", func() bool { return stuck() > 0 })
 	stop()
-	watchers.Unlock()
+	unlock()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}

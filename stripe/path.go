@@ -397,9 +397,9 @@ func (p *path) end(err error) {
 	p.err = err
 	close(p.done)
 	c.drop(p)
-	known := c.farewell || c.err != nil && byPeer(err)
+	known, goesOn := c.farewell || c.err != nil && byPeer(err), c.err == nil
 	c.mu.Unlock()
-	if errors.Is(err, errLinkGone) { // the peer may hear of the end all the same, as it does if this process dies: with IPv6 what leaves an address that is gone still goes out
+	if goesOn && errors.Is(err, errLinkGone) { // the peer may hear of the end all the same, as it does if this process dies: with IPv6 what leaves an address that is gone still goes out
 		_ = p.wire.SetWriteDeadline(time.Now().Add(drainTime))
 		_ = p.wire.writeAll([][]byte{appendFrame(nil, frameMove, nil)})
 	}

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
 )
@@ -23,7 +25,7 @@ const complaint = 1 << 31
 // statusUnknown is told for a command that did not end by itself, as shells do.
 const statusUnknown = 255
 
-// Run runs a shell command on a host and returns its exit status. Its standard error goes to complaints, whether that takes it or not. watch, if not nil, sees the connection before any data flows. Where ctx ends it, a write to an out that takes
+// Run runs a shell command on a host and returns its exit status. Its standard error goes to complaints, as far as these are taken, in its order with what went to out: while that takes nothing, nor do they come. watch, if not nil, sees the connection before any data flows. Where ctx ends it, a write to an out that takes
 // nothing may still wait.
 func Run(ctx context.Context, host, command string, in io.Reader, out, complaints io.Writer, opt ssh.Options, watch func(*stripe.Conn)) (status int, err error) {
 	opt.Run = command
@@ -46,10 +48,11 @@ func Run(ctx context.Context, host, command string, in io.Reader, out, complaint
 			_ = conn.CloseWrite()
 		}
 	}()
+	deaf := newHeedless(complaints)
 	ended := make(chan struct{})
 	var got int
 	var failed error
-	go func() { defer close(ended); got, failed = unpack(out, heedless{complaints}, conn) }()
+	go func() { defer close(ended); got, failed = unpack(out, deaf, conn) }()
 	select {
 	case <-ended:
 		status, err = got, failed
@@ -97,8 +100,18 @@ func unpack(out, complaints io.Writer, from io.Reader) (status int, err error) {
 	}
 }
 
-// heedless is a writer to which it makes no difference whether anybody takes what is written.
+// heedless is a writer to which it makes no difference that nobody takes what is written any more.
 type heedless struct{ io.Writer }
+
+// newHeedless writes to w; to a file, by another descriptor of it: where a pipe has lost its reader, writing to the descriptor 2 would end this process.
+func newHeedless(w io.Writer) heedless {
+	if f, is := w.(*os.File); is {
+		if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			w = os.NewFile(uintptr(fd), f.Name())
+		}
+	}
+	return heedless{w}
+}
 
 func (h heedless) Write(p []byte) (int, error) {
 	_, _ = h.Writer.Write(p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -214,6 +215,28 @@ func TestNobodyHears(t *testing.T) {
 	sent.Write([]byte{0, 0, 0, 0, 3})
 	if status, err := unpack(&out, heedless{broken{}}, &sent); status != 3 || err != nil || out.String() != "words" {
 		t.Errorf("status %d, %v, %q", status, err, out.String())
+	}
+}
+
+// Whoever reads this process's standard error goes, and it lives.
+func TestComplaintsHaveNoReader(t *testing.T) {
+	const child = "PIPE_TEST_COMPLAINS"
+	if os.Getenv(child) != "" {
+		_, _ = newHeedless(os.Stderr).Write([]byte("words"))
+		fmt.Println("it lives")
+		return
+	}
+	read, write, err := os.Pipe()
+	if err == nil {
+		err = read.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	cmd.Env, cmd.Stderr = append(os.Environ(), child+"=1"), write
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "it lives") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
