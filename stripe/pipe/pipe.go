@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"plait.dev/plait/stripe"
 	"plait.dev/plait/stripe/ssh"
 )
@@ -106,7 +104,8 @@ type heedless struct{ io.Writer }
 // newHeedless writes to w; to a file, by another descriptor of it: where a pipe has lost its reader, writing to the descriptor 2 would end this process.
 func newHeedless(w io.Writer) heedless {
 	if f, is := w.(*os.File); is {
-		if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+		if fd, err := syscall.Dup(int(f.Fd())); err == nil {
+			syscall.CloseOnExec(fd)
 			w = os.NewFile(uintptr(fd), f.Name())
 		}
 	}
