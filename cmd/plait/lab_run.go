@@ -256,7 +256,7 @@ func (f *runFlags) outputs(experiments []loaded) error {
 func (f *runFlags) distinct(experiments []loaded) error {
 	var files [][2]string // flag and path
 	for _, e := range experiments {
-		if strings.HasSuffix(e.named, ".yaml") { // a file, not one of plait's own
+		if experiment.IsPath(e.named) {
 			files = append(files, [2]string{"experiment", e.named})
 		}
 		if f.json != "" {

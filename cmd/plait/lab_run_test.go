@@ -29,9 +29,11 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := []string{"tcp-single"}, []string{"demo-exits", "tcp-single"}
-	own := filepath.Join(dir, "own.yaml")
-	if err := os.WriteFile(own, []byte("name: own\ngroup: test\nquestion: Is it still there?\nlinks: {l: {ends: [a, b]}}\nduration_s: 1\n"), 0o644); err != nil {
-		t.Fatal(err)
+	own, bare := filepath.Join(dir, "own.yaml"), filepath.Join(dir, "own")
+	for _, file := range []string{own, bare} {
+		if err := os.WriteFile(file, []byte("name: own\ngroup: test\nquestion: Is it still there?\nlinks: {l: {ends: [a, b]}}\nduration_s: 1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, test := range []struct {
 		flags runFlags
@@ -54,6 +56,7 @@ func TestOutputsBeforeAnythingRuns(t *testing.T) {
 		{runFlags{json: results, report: results + "/demo-exits.json"}, two, "are one file"},
 		{runFlags{json: own}, []string{own}, "experiment " + own + " and --json " + own + " are one file"},
 		{runFlags{console: own}, []string{own}, "are one file"},
+		{runFlags{json: bare}, []string{bare}, "experiment " + bare + " and --json " + bare + " are one file"},
 		{runFlags{json: dir + "/own.json"}, []string{own}, ""},
 		{runFlags{json: results, report: dir + "/r", console: dir + "/console"}, two, ""},
 		{runFlags{json: results}, two, ""},

@@ -64,7 +64,7 @@ func (x *Experiment) Section(key string) string {
 // Load reads an experiment: the name of one in the binary, or the path of a file (it has a slash or ends in .yaml). Every
 // mistake that can be found without running is reported, as Problems.
 func Load(nameOrPath string, opt Options) (*Experiment, error) {
-	if !isPath(nameOrPath) {
+	if !IsPath(nameOrPath) {
 		text, err := embedded.ReadFile(nameOrPath + ".yaml")
 		if err != nil {
 			return nil, fmt.Errorf("load experiment %s: there is none of that name%s (plait lab list shows all; the path of a file has a slash or ends in .yaml)",
@@ -79,7 +79,8 @@ func Load(nameOrPath string, opt Options) (*Experiment, error) {
 	return load(nameOrPath, filepath.Dir(nameOrPath), text, opt)
 }
 
-func isPath(name string) bool {
+// IsPath says that a name on a command line is of a file, and not of one of plait's own experiments.
+func IsPath(name string) bool {
 	return strings.ContainsAny(name, `/\`) || strings.HasSuffix(name, ".yaml")
 }
 
@@ -149,7 +150,7 @@ func (l *loader) mergeTopology() string {
 }
 
 func (l *loader) readTopology(name string) (file string, text []byte, err error) {
-	if !isPath(name) {
+	if !IsPath(name) {
 		file = path.Join("topology", name+".yaml")
 		if text, err = embedded.ReadFile(file); err != nil {
 			err = fmt.Errorf("there is no topology %s%s", name, suggest(name, names(Topologies())))
