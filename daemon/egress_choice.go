@@ -42,14 +42,21 @@ func newChoice(c *Egress, worth *egress.Worth) choice {
 	return ch
 }
 
+// restart compares anew under each strategy whose groups have other shares of the connections from now on, also if it has none before or then.
+func restart(worth *egress.Worth, before, now map[egress.Strategy][]float64, at time.Time) {
+	for _, s := range egress.Strategies() {
+		if !slices.Equal(before[s], now[s]) {
+			worth.Restart(s, at)
+		}
+	}
+}
+
 // become takes in what a configuration says of services, costs, caps and shares.
 func (ch *choice) become(c *Egress) {
 	ch.services.become(c)
 	holdouts := c.holdouts()
-	for s, was := range ch.holdouts {
-		if !slices.Equal(was, holdouts[s]) {
-			ch.worth.Restart(s, time.Now())
-		}
+	if ch.holdouts != nil {
+		restart(ch.worth, ch.holdouts, holdouts, time.Now())
 	}
 	ch.holdouts = holdouts
 	terms, dearest := map[string]egress.Exit{}, 0

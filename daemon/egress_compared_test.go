@@ -7,6 +7,7 @@ import (
 
 	"plait.dev/plait/egress"
 	"plait.dev/plait/egress/mptcp"
+	"plait.dev/plait/signals"
 )
 
 // What a trial costs a connection counts for the strategy, what a cap costs does not.
@@ -91,4 +92,20 @@ func TestComparedWithOneShare(t *testing.T) {
 	check("a reload with another share", x.worth.Known(), 0)
 	x.config.HoldoutPercent = 50
 	check("the next process with another share", x.remember().Known(), 0)
+}
+
+// A comparison begins anew under a strategy that comes with other shares, or goes: whoever brings it back may give it others.
+func TestComparedAnew(t *testing.T) {
+	for _, c := range []struct {
+		before, now []float64
+		want        float64
+	}{{[]float64{5}, []float64{5}, 1}, {[]float64{5}, []float64{50}, 0}, {[]float64{5}, nil, 0}, {nil, []float64{50}, 0}, {nil, nil, 1}} {
+		now := time.Now()
+		measured := signals.Group{Samples: 1, SamplesSquared: 1}
+		worth := egress.NewWorth([]egress.Known{{Prefix: netip.MustParsePrefix("2001:db8:c::/48"), Strategy: egress.Latency, Since: now, Managed: measured}}, now)
+		restart(worth, map[egress.Strategy][]float64{egress.Latency: c.before}, map[egress.Strategy][]float64{egress.Latency: c.now}, now)
+		if got := worth.Known()[0].Managed.Samples; got != c.want {
+			t.Errorf("from %v to %v: %g samples are left, want %g", c.before, c.now, got, c.want)
+		}
+	}
 }

@@ -50,11 +50,7 @@ func described(all []egress.Exit) (out []string) {
 func (x *exits) remember() *egress.Worth {
 	m, now := x.readMemory(), time.Now()
 	worth := egress.NewWorth(m.Known, now)
-	for strategy, shares := range x.config.holdouts() {
-		if !slices.Equal(m.Holdouts[strategy], shares) {
-			worth.Restart(strategy, now)
-		}
-	}
+	restart(worth, m.Holdouts, x.config.holdouts(), now)
 	return worth
 }
 
