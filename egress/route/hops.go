@@ -134,12 +134,13 @@ func (k *Kernel) nexthop(w way) (uint32, error) {
 }
 
 // makeNexthop makes an object. The kernel takes memory on every CPU for it without waiting (net/ipv6/seg6_iptunnel.c, seg6_build_state); of that there may be none until a
-// worker of the kernel's has had its turn, some milliseconds later.
+// worker of the kernel's has had its turn, some milliseconds later. Where there still is none after a second in all, nothing waits any more: the next comparison tries again.
 func (k *Kernel) makeNexthop(h kernelNexthop) error {
 	message := []netlink.Message{h.request(nil, Add)}
 	answers, err := k.route.transact(message)
-	for wait := time.Millisecond; err == nil && errors.Is(answers[0], unix.ENOMEM) && wait < 200*time.Millisecond; wait *= 2 {
+	for wait := time.Millisecond; err == nil && errors.Is(answers[0], unix.ENOMEM) && wait < 200*time.Millisecond && k.waited < patience; wait *= 2 {
 		time.Sleep(wait)
+		k.waited += wait
 		answers, err = k.route.transact(message)
 	}
 	if err != nil {

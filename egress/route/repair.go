@@ -60,7 +60,7 @@ func (k *Kernel) putBack(routes map[place]bool, entries iter.Seq[egress.Entry]) 
 		return err
 	}
 	nexthops := vanished(k.nexthops, have.nexthops)
-	k.nexthops, k.unmade = have.nexthops, map[way]*unmade{}
+	k.nexthops, k.unmade, k.waited = have.nexthops, map[way]*unmade{}, 0
 	defer func() { k.theirs = nil }()
 	var f failures
 	k.reconcile(have, func(q *queue) { q.lost(routes, nexthops, entries) }, &f)

@@ -17,6 +17,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,6 +70,7 @@ type Kernel struct {
 	rules     map[kernelRule]bool
 	addresses map[kernelAddress]bool
 	unmade    map[way]*unmade // next hops that routes cannot be made with, in the call under way
+	waited    time.Duration   // for memory for them, in that call
 	theirs    []theirRoute    // of the main table, in the call under way, if somebody asked
 	left      map[object]bool // rules and addresses that somebody else made and that serve as well: it was told
 	taken     map[place]bool  // somebody else's route was where one of plait's should be
@@ -135,7 +137,7 @@ func (k *Kernel) Apply(changes []egress.Change) error {
 	}
 	var f failures
 	var requests, gone []request
-	k.unmade = map[way]*unmade{}
+	k.unmade, k.waited = map[way]*unmade{}, 0
 	defer func() { k.theirs = nil }()
 	for _, c := range changes {
 		k.leads(c.Old, -1)
@@ -195,7 +197,7 @@ func (k *Kernel) Reconcile(entries iter.Seq[egress.Entry]) error {
 		clear(k.hops) // that they strayed is no reason to try this again
 		return errors.Join(err, k.bind(have))
 	}
-	k.link, k.hops, k.nexthops, k.unmade, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[way]*unmade{}, map[place]bool{}
+	k.link, k.hops, k.nexthops, k.unmade, k.waited, k.taken = link, map[netip.Addr]hop{}, have.nexthops, map[way]*unmade{}, 0, map[place]bool{}
 	k.lacking = false
 	defer func() { k.theirs = nil }()
 	var f failures

@@ -21,7 +21,7 @@ const (
 	answerBuffer = 8 << 20
 	// messageBuffer is more than the kernel puts into one part of a list: 32 KB (net/netlink/af_netlink.c, netlink_recvmsg).
 	messageBuffer = 64 << 10
-	// patience is for an answer the kernel had no memory for. All others are there when a request has been sent.
+	// patience is for an answer the kernel had no memory for (all others are there when a request has been sent), and for that memory.
 	patience = time.Second
 )
 
