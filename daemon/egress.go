@@ -131,9 +131,9 @@ func (x *exits) routes(updates []egress.Update) {
 }
 
 // tell has the connections looked at that changes of the plan concern: of an exit's table they change who reaches a client, of the main table where the first
-// subflow goes.
+// subflow goes. Until the plan is complete there is nobody to keep that for: all connections are looked at then.
 func (x *exits) tell(changes []egress.Change) {
-	if x.mptcp == nil || len(changes) == 0 {
+	if x.mptcp == nil || len(changes) == 0 || !x.settled.Load() {
 		return
 	}
 	changed := make([]netip.Prefix, 0, len(changes))

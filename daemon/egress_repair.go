@@ -32,7 +32,7 @@ func (c *comparing) did(began, ended time.Time, err error) {
 }
 
 // undone brings the next comparison forward, for a step that failed: the way to a next hop may come with the next packets of a routing protocol, which nobody tells. What
-// goes on failing is tried less and less often, and no more than a tenth of the time is for that.
+// goes on failing is tried less and less often while the plan stays as it is, and no more than a tenth of the time is for that.
 func (c *comparing) undone(now time.Time) {
 	soon := now.Add(repairEvery << min(c.again, 10))
 	if least := c.ended.Add(10 * c.took); soon.Before(least) {

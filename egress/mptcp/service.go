@@ -212,20 +212,20 @@ func (s *Service) work(now time.Time) {
 	}
 }
 
-// resync reads the picture anew, from a subscription that is older than it: what happens meanwhile is in both or in the events. So no
-// event is missing, and one that is in both changes nothing.
-func (s *Service) resync(fresh bool) (end chan error, err error) {
-	if !fresh {
-		conn, err := s.subscribe()
-		if err != nil {
-			return nil, err
-		}
-		s.mu.Lock()
-		s.events.Close()
-		s.events = conn
-		s.lost++
-		s.mu.Unlock()
+// resync reads the picture anew, from a new subscription that is older than it: what happens meanwhile is in both or in the events. So no
+// event is missing, and one that is in both changes nothing. Those of the last subscription are thrown away: lost, unless it is the first time.
+func (s *Service) resync(first bool) (end chan error, err error) {
+	conn, err := s.subscribe()
+	if err != nil {
+		return nil, err
 	}
+	s.mu.Lock()
+	s.events.Close()
+	s.events = conn
+	if !first {
+		s.lost++
+	}
+	s.mu.Unlock()
 	inv, err := takeInventory()
 	if err != nil {
 		return nil, err
