@@ -368,8 +368,10 @@ func TestSourcesLeased(t *testing.T) {
 		t.Errorf("%v, waited for %v; want %v, and %v as before", err, se.waited, errLeased, spent)
 	}
 	se.waited = leasePause
-	time.AfterFunc(5*leasePause, func() { lease(unix.F_UNLCK) })
+	given := make(chan struct{})
+	time.AfterFunc(5*leasePause, func() { defer close(given); lease(unix.F_UNLCK) })
 	f, err := se.openFile(leased)
+	<-given
 	if err != nil || se.waited != 0 {
 		t.Fatalf("%v, waited for %v; want none of that to count when it is given up", err, se.waited)
 	}
