@@ -51,7 +51,7 @@ func (v *validator) checkKeys(m map[string]any, s *schema, path []string) {
 		return
 	}
 	for _, key := range s.Required {
-		if _, given := m[key]; !given {
+		if _, given := m[key]; !given && !v.told(append(slices.Clip(path), key)) {
 			v.add(path, "missing key %s%s", key, about(key, child(s, key)))
 		}
 	}
@@ -65,6 +65,11 @@ func (v *validator) checkKeys(m map[string]any, s *schema, path []string) {
 			v.problems.add(at, strings.Join(path, "."), "unknown key %s%s", key, suggest(key, slices.Collect(maps.Keys(s.Properties))))
 		}
 	}
+}
+
+// told says whether there is a problem with a value already, for which it may be missing here: a parameter that there is not, for instance.
+func (v *validator) told(path []string) bool {
+	return slices.ContainsFunc(*v.problems, func(p Problem) bool { return p.Path == strings.Join(path, ".") })
 }
 
 func (v *validator) add(path []string, format string, args ...any) {
