@@ -224,14 +224,12 @@ func (k *kernel) forget(cookie uint64) {
 // flow is the connection a sample is about, as it is shown.
 type flow struct {
 	Local, Remote netip.AddrPort
-	Netns         uint32
 }
 
 func flowOf(f bpf.Flow) flow {
 	return flow{
 		Local:  netip.AddrPortFrom(netip.AddrFrom16(f.Local).Unmap(), f.LocalPort),
 		Remote: netip.AddrPortFrom(netip.AddrFrom16(f.Remote).Unmap(), f.RemotePort),
-		Netns:  f.Netns,
 	}
 }
 
