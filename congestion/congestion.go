@@ -30,8 +30,9 @@ type Choice struct {
 	// Algorithm is what the socket should use from now on.
 	Algorithm signals.Algorithm `json:"algorithm"`
 	// Bulk is what it should use from now on while it is limited by the path and not by the application.
-	Bulk    signals.Algorithm `json:"bulk"`
-	Because Reason            `json:"because"`
+	Bulk signals.Algorithm `json:"bulk"`
+	// Because is the reason.
+	Because Reason `json:"because"`
 	// Scores are those of all candidates, in the order of their numbers; none if the policy compared nothing. Read-only.
 	Scores []Score `json:"scores,omitempty"`
 }

@@ -176,13 +176,20 @@ func TestMalformedCostsOneRoute(t *testing.T) {
 	told("after the session", 0)
 }
 
-func TestPrefixLimit(t *testing.T) {
-	t.Parallel()
+// limited is a session that takes two routes.
+func limited(t *testing.T) (*reflector, *watcher) {
+	t.Helper()
 	r := newReflector(t, "127.0.0.1:0")
 	c := config(r)
 	c.Reflectors[0].MaxPrefixes = 2
 	w := watch(t, c)
 	r.greet()
+	return r, w
+}
+
+func TestPrefixLimit(t *testing.T) {
+	t.Parallel()
+	r, w := limited(t)
 	r.say(vpn("2001:db8:c::/48", "2001:db8:d::/48").message(t))
 	w.has("2001:db8:c::/48", "2001:db8:d::/48")
 	r.say(vpn("2001:db8:c::/48").message(t), unicastRoute("2001:db8:e::/48").message(t)) // the first one replaces
@@ -198,11 +205,7 @@ func TestPrefixLimit(t *testing.T) {
 // Refused routes count too, each once: the speaker holds what it refuses.
 func TestPrefixLimitOfRefused(t *testing.T) {
 	t.Parallel()
-	r := newReflector(t, "127.0.0.1:0")
-	c := config(r)
-	c.Reflectors[0].MaxPrefixes = 2
-	w := watch(t, c)
-	r.greet()
+	r, w := limited(t)
 	refused := func(prefixes ...string) announcement {
 		a := vpn(prefixes...)
 		a.sid = nil
