@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// memoryBytes is when the garbage collector starts. Applications and samples are in this process, on the guest's one processor: a burst that was sent while the collector ran took
-// 0.9 ms longer, and samples, which make the garbage, are taken when bursts begin.
+// memoryBytes is when the garbage collector starts. Applications are in this process, on the guest's one processor, and what is measured has been late by 0.9 ms
+// because of the collector.
 const memoryBytes = 256 << 20
 
 // readJob reads what the host asks for.
