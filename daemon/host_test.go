@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"plait.dev/plait/bpf"
@@ -78,7 +79,8 @@ type host struct {
 	testing.TB
 	ns, dir string // dir is for files, its name short enough for a control socket
 	cgroup  string
-	outside string // the cgroup the test's process came from
+	outside string         // the cgroup the test's process came from
+	earlier ebpf.ProgramID // the newest BPF program of this machine when the host was made
 
 	multipath bool // clients speak MPTCP
 }
@@ -88,6 +90,9 @@ func newNamespace(tb testing.TB) *host {
 	tb.Helper()
 	rung.Netns(tb)
 	h := &host{TB: tb, ns: fmt.Sprintf("plait-daemon-%d", os.Getpid())}
+	for id, err := h.earlier, error(nil); err == nil; id, err = ebpf.ProgramGetNextID(id) {
+		h.earlier = id
+	}
 	h.ip("netns add " + h.ns)
 	tb.Cleanup(func() { h.ip("netns del " + h.ns) })
 	h.ip("-n " + h.ns + " link set lo up")
@@ -446,7 +451,7 @@ func (h *host) keepSending(pairs []pair, chunk int, pause time.Duration) (arrive
 	return arrived, func() { close(stop); all.Wait() }
 }
 
-// clean checks that nothing of plait is left in the kernel: neither the name nor a program.
+// clean checks that nothing of this host's plait is left in the kernel: neither the name nor a program.
 func (h *host) clean(what string) {
 	h.Helper()
 	if registered() {

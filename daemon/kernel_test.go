@@ -17,10 +17,11 @@ import (
 	"plait.dev/plait/internal/rung"
 )
 
-// programs are those of plait's that are in the kernel.
+// programs are those of plait's that have come into the kernel since the host was made. The kernel numbers them in order. Those of an earlier test may be there for
+// another minute, with an MPTCP connection whose namespace is gone.
 func (h *host) programs() (names []string) {
 	h.Helper()
-	for id := ebpf.ProgramID(0); ; {
+	for id := h.earlier; ; {
 		next, err := ebpf.ProgramGetNextID(id)
 		if err != nil {
 			return names
