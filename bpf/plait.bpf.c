@@ -367,7 +367,7 @@ void BPF_PROG(plait_set_state, struct sock *sk, __u8 state)
 	if (in_cwnd_reduction(from) && !in_cwnd_reduction(state) && state != TCP_CA_Loss && reduces_window(s)) {
 		if (tp->snd_ssthresh < (s->algorithm == PLAIT_BURST ? tp->prior_cwnd : (__u32)TCP_INFINITE_SSTHRESH) && (from == TCP_CA_CWR || tp->undo_marker))
 			tp->snd_cwnd = tp->snd_ssthresh;
-		if (from == TCP_CA_CWR || (__s32)(tp->snd_una - tp->high_seq) >= 0) /* else it was undone on the way (tcp_try_undo_partial) */
+		if (from == TCP_CA_CWR || tp->undo_marker) /* else it was undone: the kernel tells of a reduction that is undone at its end, and Westwood then makes one */
 			fair_event(sk, s, CA_EVENT_COMPLETE_CWR);
 	}
 }

@@ -147,37 +147,56 @@ func TestSwitchToHyblaInLoss(t *testing.T) {
 	}
 }
 
-// A recovery that turns out to have been for nothing before it is over leaves the window of before.
+// A recovery that turns out to have been for nothing leaves the window of before: while it lasts, and where that ends it.
 func TestWestwoodUndoes(t *testing.T) {
-	const first, window = 100, 40 // of the flight before it is in
-	var packets int
-	var held uint32
-	var heldAt time.Time
-	found := false
-	repeated := make(chan struct{})
-	s := newSwitching(t, "westwood", func(sequence uint32, late func()) bool {
-		packets++
-		switch {
-		case found || packets < first:
-		case !heldAt.IsZero() && sequence == held:
-			found = true
-			close(repeated)
-		case time.Since(heldAt) > time.Second: // the one before has come by now, and was not repeated: on a busy machine what is behind it may come too late for that
-			held, heldAt = sequence, time.Now()
-			late()
-			return true
-		}
-		return false
-	})
-	go func() { _ = send(s.server, 0, 1<<30) }()
-	select {
-	case <-repeated:
-	case <-time.After(time.Minute):
-		t.Fatal("nothing that came late was repeated")
-	}
-	s.becomes(caOpen)
-	if after := s.info(s.server); after.Snd_cwnd < window {
-		t.Errorf("the window is %d segments, want %d at least", after.Snd_cwnd, window)
+	const first, window = 100, 40       // of the flight before it is in
+	const flights = (first + 40) * 1448 // that make as much, and then wait for all to be acknowledged
+	for name, sends := range map[string]func(*switching, chan struct{}){
+		"while it lasts": func(s *switching, _ chan struct{}) { go func() { _ = send(s.server, 0, 1<<30) }() },
+		"at its end": func(s *switching, repeated chan struct{}) {
+			s.eventually(time.Minute, "a flight with one that is repeated", func() bool {
+				s.must(send(s.server, 0, flights))
+				s.acknowledged(s.server)
+				select {
+				case <-repeated:
+					return true
+				default:
+					return false
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var packets int
+			var held uint32
+			var heldAt time.Time
+			found := false
+			repeated := make(chan struct{})
+			s := newSwitching(t, "westwood", func(sequence uint32, late func()) bool {
+				packets++
+				switch {
+				case found || packets < first:
+				case !heldAt.IsZero() && sequence == held:
+					found = true
+					close(repeated)
+				case time.Since(heldAt) > time.Second: // the one before has come by now, and was not repeated: on a busy machine what is behind it may come too late for that
+					held, heldAt = sequence, time.Now()
+					late()
+					return true
+				}
+				return false
+			})
+			sends(s, repeated)
+			select {
+			case <-repeated:
+			case <-time.After(time.Minute):
+				t.Fatal("nothing that came late was repeated")
+			}
+			s.becomes(caOpen)
+			if after := s.info(s.server); after.Snd_cwnd < window {
+				t.Errorf("the window is %d segments, want %d at least", after.Snd_cwnd, window)
+			}
+		})
 	}
 }
 
