@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"plait.dev/plait/congestion"
+	"plait.dev/plait/internal/badyaml"
 )
 
 // defaultPolicy is the default, and the one policy of which there is an aggressive form.
@@ -374,6 +375,12 @@ func (c *Config) parse(file string, text []byte) error {
 	}
 	c.readAll(r, document.Content[0])
 	return errors.Join(r.problems...)
+}
+
+// notYAML says where the parser stopped, and why.
+func notYAML(file string, text []byte, err error) error {
+	line, column, cause := badyaml.Where(text, err)
+	return fmt.Errorf("%s:%d:%d: %s: expected YAML", file, line, max(column, 1), cause)
 }
 
 // readAll reads until there are enough problems.

@@ -9,10 +9,10 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"plait.dev/plait/internal/badyaml"
 )
 
 // node is a value of a YAML file that remembers where it stands. Nodes are shared between trees and never changed once
@@ -43,36 +43,25 @@ const (
 // octal is what old YAML reads to base 8, and people do not.
 var octal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
-var yamlErrorLine = regexp.MustCompile(`line (\d+): (.*)`)
-
-// countsFromZero is what the YAML parser says with a line that it counts from 0; with all else it counts from 1.
-var countsFromZero = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or)`)
-
 // parseYAML reads a file of one mapping. The tree is nil if there is none; else it can be used in spite of problems.
 func parseYAML(file string, text []byte) (*node, Problems) {
 	var problems Problems
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
-	if err := decoder.Decode(&document); err != nil {
-		place, cause := Place{File: file, Line: 1, Column: 1}, strings.TrimPrefix(err.Error(), "yaml: ")
-		if errors.Is(err, io.EOF) {
-			cause = "the file is empty"
-		} else if m := yamlErrorLine.FindStringSubmatch(err.Error()); m != nil {
-			place.Line, _ = strconv.Atoi(m[1])
-			place.Column = 0 // it tells none
-			cause = m[2]
-			if countsFromZero.MatchString(cause) {
-				place.Line++
-			}
-		} else {
-			place.Line, place.Column = unreadable(text)
-		}
-		problems.add(place, "", "%s", cause)
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		problems.add(Place{File: file, Line: 1, Column: 1}, "", "the file is empty")
 		return nil, problems
 	}
-	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		problems.add(Place{File: file, Line: max(second.Line, 1), Column: max(second.Column, 1)}, "",
-			"a second YAML document starts here; a file is one experiment")
+	if err == nil {
+		if err = decoder.Decode(&second); err == nil {
+			problems.add(Place{File: file, Line: second.Line, Column: second.Column}, "", "a second YAML document starts here; a file is one experiment")
+			return nil, problems
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		line, column, cause := badyaml.Where(text, err)
+		problems.add(Place{File: file, Line: line, Column: column}, "", "%s", cause)
 		return nil, problems
 	}
 	root := newNode(file, document.Content[0], "", &problems)
@@ -81,22 +70,6 @@ func parseYAML(file string, text []byte) (*node, Problems) {
 		return nil, problems
 	}
 	return root, problems
-}
-
-// unreadable is the line and column of the first character that no YAML file may have, of which the parser does not tell the place.
-func unreadable(text []byte) (line, column int) {
-	line, column = 1, 1
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1, r < ' ' && !strings.ContainsRune("\t\n\r", r), r > '~' && r < '\u00a0' && r != '\u0085', r == '\ufffe', r == '\uffff':
-			return line, column
-		case r == '\n':
-			line, column = line+1, 0
-		}
-		text, column = text[size:], column+1
-	}
-	return 1, 0 // something else in the first line, which the parser does not number
 }
 
 // newNode copies a YAML node. Anchors and aliases are refused: they would give one value two places, and parameters do

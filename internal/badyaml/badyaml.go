@@ -1,9 +1,10 @@
-package daemon
+// Package badyaml finds where a text stops to be YAML: the parser names the beginning of a block of which a line is indented wrongly, counts some lines from 0, and
+// names none for what no file may have in it.
+package badyaml
 
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"sort"
@@ -27,9 +28,9 @@ var blockEnds = regexp.MustCompile(`^did not find expected ('-' indicator|key)`)
 // unknownAnchor is one of the things it says without a line.
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
 
-// notYAML says where the parser stopped, and why.
-func notYAML(file string, text []byte, err error) error {
-	line, cause := 1, strings.TrimPrefix(err.Error(), "yaml: ")
+// Where is the line and column of what makes the decoder of a text fail, each counted from 1, with the decoder's words for it. Column 0 is one that nobody knows.
+func Where(text []byte, err error) (line, column int, cause string) {
+	cause = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := yamlErrorLine.FindStringSubmatch(cause); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		cause = m[2]
@@ -39,13 +40,17 @@ func notYAML(file string, text []byte, err error) error {
 		if blockEnds.MatchString(cause) {
 			line = culpritLine(text, line, err)
 		}
+	} else if at := culprit(text, cause); at >= 0 {
+		before := text[:at]
+		line = 1 + bytes.Count(before, []byte("\n"))
+		column = 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	} else {
-		line += bytes.Count(text[:culprit(text, cause)], []byte("\n"))
+		line = 1 // the only one that the parser does not number
 	}
 	if cause == "found character that cannot start any token" && tabIndents(text, line) {
 		cause = "found a tab character that violates indentation"
 	}
-	return fmt.Errorf("%s:%d:1: %s: expected YAML", file, line, cause)
+	return line, column, cause
 }
 
 // culpritLine is the first line, counted from 1, with which a text that is cut behind it gives the same error as all of it; not before first.
@@ -75,17 +80,17 @@ func tabIndents(text []byte, line int) bool {
 	return bytes.ContainsRune(l[:len(l)-len(bytes.TrimLeft(l, " \t"))], '\t')
 }
 
-// culprit is the offset of what the parser complains about without a line: an alias, or a byte that is no text.
+// culprit is the offset of what the parser complains about without a line: an alias, or what is no text; -1 for all else.
 func culprit(text []byte, cause string) int {
 	if m := unknownAnchor.FindStringSubmatch(cause); m != nil {
-		return max(0, bytes.Index(text, []byte("*"+m[1])))
+		return bytes.Index(text, []byte("*"+m[1]))
 	}
 	for i := 0; i < len(text); {
 		c, size := utf8.DecodeRune(text[i:])
-		if c == utf8.RuneError && size == 1 || unicode.IsControl(c) && !strings.ContainsRune("\t\n\r\u0085", c) {
+		if c == utf8.RuneError && size == 1 || c == '\ufffe' || c == '\uffff' || unicode.IsControl(c) && !strings.ContainsRune("\t\n\r\u0085", c) {
 			return i
 		}
 		i += size
 	}
-	return 0
+	return -1
 }
