@@ -108,13 +108,17 @@ static __always_inline void path_overrun(struct path *p, const struct plait_sock
 	p->alone = 0;
 }
 
-/* Whether a burst of a connection that has no train of its own yet may begin with what is known, and nobody else tries it. */
-static __always_inline bool path_lends(struct path *p, const struct plait_sock *s, __u32 crowd, __u64 now)
+/*
+ * Whether a burst of a connection that has no train of its own yet may begin with a rate that is known, and nobody else tries it. The first ten packets go at once, those of a crowd two by two, and what follows waits
+ * for as long as these take at that rate: if that is more than a round trip, its own train tells before.
+ */
+static __always_inline bool path_lends(struct path *p, const struct plait_sock *s, __u64 rate_Bps, __u32 crowd, __u32 mss, __u64 now)
 {
+	__u64 least_bytes = (crowd ? 2ULL : BURST_TRAIN_PACKETS) * mss;
 	__u32 differs_us = max(s->handshake_us, p->handshake_us) - min(s->handshake_us, p->handshake_us);
 	__u64 tried = p->tried_ns;
 
-	if (!p->capacity_Bps || path_past(now, p->learned_ns, PATH_REMEMBERED_NS) || differs_us > path_noise_us(p->handshake_us))
+	if (path_past(now, p->learned_ns, PATH_REMEMBERED_NS) || differs_us > path_noise_us(p->handshake_us) || rate_Bps * s->handshake_us < least_bytes * USEC_PER_SEC)
 		return false;
 	return crowd || ((!tried || path_past(now, tried, PATH_TRIES_NS)) && __sync_val_compare_and_swap(&p->tried_ns, tried, now) == tried);
 }
@@ -123,8 +127,9 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 {
 	struct burst *b = (struct burst *)s->private;
 	struct tcp_sock *tp = tcp_sk_mut(sk);
+	__u64 rate_Bps = b->crowd ? p->capacity_Bps : p->capacity_Bps / PATH_SHARE;
 
-	if (!path_lends(p, s, b->crowd, now)) {
+	if (!path_lends(p, s, rate_Bps, b->crowd, tp->mss_cache, now)) {
 		if (b->capacity_Bps) /* it was lent for a burst before */
 			tp->snd_cwnd = min(tp->snd_cwnd, initial_window(s));
 		b->capacity_Bps = 0;
@@ -134,7 +139,7 @@ static __always_inline void path_lend(struct sock *sk, struct path *p, struct pl
 		count(resumed);
 	b->lent = BURST_LENT;
 	b->tried_ns = now;
-	b->capacity_Bps = b->crowd ? p->capacity_Bps : p->capacity_Bps / PATH_SHARE;
+	b->capacity_Bps = rate_Bps;
 }
 
 /* Others wait for no less: what goes as one train at once takes no share, but of a crowd. After a timeout nobody knows whether the peer is still there: what is written then waits for an ACK. */

@@ -184,6 +184,45 @@ func TestResumes(t *testing.T) {
 	}
 }
 
+// Ten packets go at once, at whatever rate, and what follows them waits for as long as they take at it: a rate by which that is longer than a round trip is not borrowed, as a peer
+// that lies about its time would leave one, or a link that paused in a burst.
+func TestTrickleIsNotLent(t *testing.T) {
+	r := newResuming(t)
+	crowd := func(p *knownPath, handshakeUs uint32) {
+		p.Crowd, p.Alone, p.CrowdHandshakeUs, p.CrowdNs = 6, 0, handshakeUs, uint64(monotonicNs())
+	}
+	for what, c := range map[string]struct {
+		capacity uint64 // bytes/s
+		crowd    bool
+		lent     bool
+	}{
+		"nine packets in a round trip, of which half is lent": {9 * 2 * 1448 * 1_000_000, false, false},
+		"eleven, of which half is lent":                       {11 * 2 * 1448 * 1_000_000, false, true},
+		"one, of a crowd":                                     {1448 * 1_000_000, true, false},
+		"three, of a crowd":                                   {3 * 1448 * 1_000_000, true, true},
+	} {
+		s := r.again()
+		us := s.handshakeUs()
+		p := r.knows(func(p *knownPath) {
+			p.HandshakeUs, p.CapacityBps, p.TriedNs, p.Crowd = us, c.capacity/uint64(us), 0, 0
+			if c.crowd {
+				crowd(p, us)
+			}
+		})
+		want := p.CapacityBps / 2
+		if c.crowd {
+			want = p.CapacityBps
+		}
+		began := time.Now()
+		if lent := r.sends(s, aBurst) == want; lent != c.lent {
+			t.Errorf("%s: lent %t, want %t", what, lent, c.lent)
+		}
+		if r.over(s); !c.lent && time.Since(began) > 3*time.Second {
+			t.Errorf("%s: without it a burst took %v", what, time.Since(began))
+		}
+	}
+}
+
 // What is known counts for five minutes, where the handshake took as long as then, and while no other connection tries it; one that tried and ended is not waited for.
 func TestResumesWhatIsStillSo(t *testing.T) {
 	r := newResuming(t)
