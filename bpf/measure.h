@@ -168,6 +168,12 @@ static __always_inline bool all_acknowledged(const struct tcp_sock *tp)
 	return !tp->packets_out && tp->snd_una == tp->write_seq;
 }
 
+/* By the clock of tcp_mstamp, which is when the socket last heard or sent something: hours ago, maybe, where an application writes or asks, or plait takes the connection. */
+static __always_inline __u64 clock_us(void)
+{
+	return bpf_ktime_get_ns() / 1000;
+}
+
 static __always_inline void train_begins(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
 	s->train_start_us = now_us;
@@ -322,7 +328,7 @@ static __noinline int sample_send(struct sock *sk, struct plait_sock *s, bool cl
 	if (!sk)
 		return 0;
 	tp = tcp_sk(sk);
-	now_us = bpf_ktime_get_ns() / 1000;
+	now_us = clock_us();
 	if (!closing && now_us - g->at_us < plait_daemon.sample_ns / 1000)
 		return 0;
 	run_ends(s);

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"plait.dev/plait/bpf"
 )
 
 // The time for which CUBIC has grown does not count pauses, and no more than pauses is left out of it, also when the kernel's jiffies have gone round since it was chosen: where
@@ -41,5 +43,26 @@ func TestCubicGrowsForMonths(t *testing.T) {
 	after := s.state().get("cubic", "epoch_us")
 	if grown := time.Duration(now-after) * time.Microsecond; after == before.get("cubic", "epoch_us") || grown < grows {
 		t.Errorf("after a pause it has grown for %v, want %v at least and not the pause", grown, grows)
+	}
+}
+
+// A connection that was idle when plait took it, or its application asked for plait, has grown for no longer than since then: what the socket has of the time is that of its last packet.
+func TestAlgorithmsBeginNow(t *testing.T) {
+	for algorithm, since := range map[string]string{"cubic": "anchor_us", "htcp": "loss_us"} {
+		t.Run(algorithm, func(t *testing.T) {
+			const idle = 500 * time.Millisecond
+			s := newSwitching(t, algorithm, func(uint32, func()) bool { return false })
+			s.must(send(s.server, 0, 1000))
+			s.acknowledged(s.server)
+			time.Sleep(idle)
+			for _, name := range []string{systemDefault, bpf.Name} {
+				onSocket(s.host, s.server, func(fd int) error {
+					return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+				})
+			}
+			if ago := time.Duration(monotonicNs()) - time.Duration(s.state().get(algorithm, since))*time.Microsecond; ago > idle {
+				t.Errorf("it begins %v ago, at its last packet", ago)
+			}
+		})
 	}
 }

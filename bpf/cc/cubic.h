@@ -93,7 +93,7 @@ static __always_inline void cubic_init(struct sock *sk, struct plait_sock *s)
 	cubic_reset(c);
 	c->wmax_packets = s->wmax_packets;
 	hystart_round(tp, c);
-	c->anchor_us = tp->tcp_mstamp;
+	c->anchor_us = clock_us();
 	c->anchor_jiffies = bpf_jiffies64();
 }
 

@@ -10,7 +10,8 @@
  *
  * The factor 2 (1 - beta) keeps it fair to Reno, that of the RTT makes growth independent of it. alpha and beta are kept in
  * 1/128, times in us where the kernel has jiffies. RTTmax rises by 20 ms at most at a time, and a twentieth of its distance from
- * RTTmin is forgotten at every loss. A loss that turns out to have been none puts D, RTTmax and the throughput back.
+ * RTTmin is forgotten at every loss. A loss that turns out to have been none puts D back, and not
+ * RTTmax and the throughput: the kernel's module saves these when beta has been computed, and so puts back what is there.
  *
  * D. Leith, R. Shorten, H-TCP: TCP for High-Speed and Long-Distance Networks, PFLDnet 2004; draft-leith-tcp-htcp-06.
  */
@@ -38,14 +39,12 @@ struct htcp {
 	__u32 beta_128ths;
 	__u32 min_rtt_us; /* 0: not known yet */
 	__u32 max_rtt_us;
-	__u32 undo_max_rtt_us;
 	__u32 packets; /* acknowledged in the interval */
 	__u32 pkts_acked;
 	__u32 adaptive; /* beta may follow the round trips */
 	__u64 rate_pps; /* averaged over four intervals */
 	__u64 max_rate_pps; /* since the last loss */
 	__u64 last_max_rate_pps; /* at the loss before */
-	__u64 undo_last_max_rate_pps;
 };
 
 _Static_assert(sizeof(struct htcp) <= PLAIT_PRIVATE_WORDS * 8, "private state");
@@ -57,14 +56,14 @@ static __always_inline void htcp_init(struct sock *sk, struct plait_sock *s)
 	h->alpha_128ths = HTCP_ONE;
 	h->beta_128ths = HTCP_BETA_MIN;
 	h->pkts_acked = 1;
-	h->loss_us = tcp_sk(sk)->tcp_mstamp;
+	h->loss_us = clock_us();
 }
 
 static __noinline int htcp_update_alpha(struct htcp *h, __u64 now_us)
 {
 	__u64 factor = 1, since_us = now_us - h->loss_us;
 
-	if (since_us > HTCP_LOW_SPEED_US) {
+	if ((__s64)since_us > HTCP_LOW_SPEED_US) { /* less than nothing at the ACK with which it begins */
 		__u64 ms = min((since_us - HTCP_LOW_SPEED_US) / 1000, 1ULL << 24); /* 4.6 h: the square stays small */
 
 		factor = 1 + (10 * ms + (ms / 2) * (ms / 2) / 1000) / 1000;
@@ -117,8 +116,6 @@ static __always_inline __u32 htcp_undo_cwnd(const struct tcp_sock *tp, struct pl
 
 	if (h->undo_loss_us) {
 		h->loss_us = h->undo_loss_us;
-		h->max_rtt_us = h->undo_max_rtt_us;
-		h->last_max_rate_pps = h->undo_last_max_rate_pps;
 		h->undo_loss_us = 0;
 	}
 	return reno_undo_cwnd(tp);
@@ -141,8 +138,6 @@ static __always_inline void htcp_set_state(struct sock *sk, struct plait_sock *s
 	case TCP_CA_Recovery:
 	case TCP_CA_Loss:
 		h->undo_loss_us = h->loss_us;
-		h->undo_max_rtt_us = h->max_rtt_us;
-		h->undo_last_max_rate_pps = h->last_max_rate_pps;
 		h->loss_us = now_us;
 		break;
 	}
@@ -168,7 +163,7 @@ static __noinline int htcp_measure_rate(struct htcp *h, __u32 cwnd, __u64 now_us
 	if (h->packets < window || !h->min_rtt_us || !elapsed_us || elapsed_us < h->min_rtt_us)
 		return 0;
 	rate_pps = h->packets * USEC_PER_SEC / elapsed_us;
-	if ((now_us - h->loss_us) / h->min_rtt_us <= HTCP_BACKOFF_RTTS) {
+	if ((__s64)(now_us - h->loss_us) < (HTCP_BACKOFF_RTTS + 1) * (__s64)h->min_rtt_us) {
 		h->rate_pps = rate_pps;
 		h->max_rate_pps = rate_pps;
 	} else {
