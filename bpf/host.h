@@ -124,7 +124,7 @@ static __always_inline bool stays_on_default(const struct tcp_sock *tp)
 	return true;
 }
 
-/* An application writes so much to a connection that plait does not control. */
+/* An application writes so much. Bursts of all connections begin here, whatever keeps the first packet back: an application that puts several writes together (MSG_MORE, TCP_CORK), or copying. */
 static __always_inline void written(struct sock *sk, __u64 size)
 {
 	/* a cast alone would leave it a struct sock to the verifier */
@@ -134,8 +134,11 @@ static __always_inline void written(struct sock *sk, __u64 size)
 	if (!tp || !size || tp->write_seq != tp->snd_una) /* of nothing there is no acknowledgement */
 		return;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
-	if (s && s->kind > SOCK_MANAGED && !s->burst_start_us)
-		burst_begins(tp, s, bpf_ktime_get_ns() / 1000);
+	if (!s || !s->kind)
+		return;
+	burst_begins(tp, s, clock_us()); /* anew, if what has begun is a write that failed */
+	if (s->kind == SOCK_MANAGED)
+		notice_pause(tp, s, s->burst_start_us);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
@@ -163,10 +166,10 @@ int BPF_PROG(plait_acked, struct sock *sk)
 	if (!tp || !all_acknowledged(tp))
 		return 0;
 	s = bpf_sk_storage_get(&plait_socks, sk, 0, 0);
-	if (!s || s->kind <= SOCK_MANAGED || !s->burst_start_us)
+	if (!s || s->kind <= SOCK_MANAGED || !s->burst_start_us || tp->snd_una == s->burst_seq)
 		return 0;
 	if (stays_on_default(tp) && !chosen((struct sock *)tp, s))
-		burst_ends((struct sock *)tp, s, bpf_ktime_get_ns() / 1000);
+		burst_ends((struct sock *)tp, s, tp->tcp_mstamp); /* as of those that plait controls */
 	else
 		s->burst_start_us = 0; /* what it says of another is no comparison */
 	return 0;

@@ -155,9 +155,9 @@ static __always_inline void window_control(struct sock *sk, struct plait_sock *s
 }
 
 /* Who pauses a third of the time is limited by the application, however short the pauses are. */
-static __always_inline void notice_pause(const struct tcp_sock *tp, struct plait_sock *s)
+static __always_inline void notice_pause(const struct tcp_sock *tp, struct plait_sock *s, __u64 now_us)
 {
-	__u64 pause_us = tp->tcp_mstamp - s->idle_since_us, rounds;
+	__u64 pause_us = now_us - s->idle_since_us, rounds;
 
 	if (pause_us > srtt_us(tp) + BULK_OVER_US) {
 		s->bulk = 0;
@@ -418,9 +418,9 @@ __u32 BPF_PROG(plait_min_tso_segs, struct sock *sk)
 	s->asked_to_send = asked;
 	begins = !tp->packets_out && tp->write_seq != tp->snd_una && !only_fin(sk);
 	if (begins) {
-		if (!s->burst_start_us) { /* else one waits, for its pacing or for the peer's window, and it is not the application that pauses */
+		if (!s->burst_start_us) { /* else it began when it was written (host.h), or one waits, for its pacing or for the peer's window, and it is not the application that pauses */
 			burst_begins(tp, s, tp->tcp_mstamp);
-			notice_pause(tp, s);
+			notice_pause(tp, s, tp->tcp_mstamp);
 		}
 		if (!choose(sk, s))
 			return window_min_tso_segs(sk);

@@ -128,7 +128,7 @@ static __always_inline void observed_round(const struct tcp_sock *tp, struct pla
 
 	if (s->idle_since_us && tp->tcp_mstamp > due_us) {
 		s->idle_since_us = due_us;
-		notice_pause(tp, s);
+		notice_pause(tp, s, tp->tcp_mstamp);
 	}
 	s->idle_since_us = tp->tcp_mstamp;
 	notice_rounds(s, 1 << BULK_SHIFT);
