@@ -16,22 +16,22 @@ const (
 
 // watchdog looks for jumps of the clock.
 type watchdog struct {
-	stop func()
-	done chan struct{}
-	last time.Time
-	jump error
+	stop        func()
+	done        chan struct{}
+	start, last time.Time
+	jump        error
 }
 
 func openWatchdog(ctx context.Context) *watchdog {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watchdog{stop: stop, done: make(chan struct{}), last: time.Now()}
+	now := time.Now()
+	w := &watchdog{stop: stop, done: make(chan struct{}), start: now, last: now}
 	go w.runWatchdog(ctx)
 	return w
 }
 
 func (w *watchdog) runWatchdog(ctx context.Context) {
 	defer close(w.done)
-	start := w.last
 	ticker := time.NewTicker(watchdogTick)
 	defer ticker.Stop()
 	for {
@@ -39,16 +39,16 @@ func (w *watchdog) runWatchdog(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			w.tick(start, time.Now())
+			w.tick(time.Now())
 		}
 	}
 }
 
 // tick remembers the first jump.
-func (w *watchdog) tick(start, now time.Time) {
+func (w *watchdog) tick(now time.Time) {
 	if step := now.Sub(w.last); step > watchdogJump && w.jump == nil {
 		w.jump = fmt.Errorf("clock jumped by %.1f s, %.1f s into the measurement: the host kept the guest waiting, run again",
-			step.Seconds(), now.Sub(start).Seconds())
+			step.Seconds(), now.Sub(w.start).Seconds())
 	}
 	w.last = now
 }
@@ -56,5 +56,6 @@ func (w *watchdog) tick(start, now time.Time) {
 func (w *watchdog) finish(time.Duration, *Outcome) error {
 	w.stop()
 	<-w.done
+	w.tick(time.Now()) // the last jump may be into the end
 	return w.jump
 }
