@@ -47,6 +47,9 @@ func Jain(fromS float64, series ...result.Series) Shares {
 			double++
 		}
 	}
+	if all := s.Index.TimesS; len(all) > 0 && all[len(all)-1]-all[0] == float64(len(all)-1) { // without a gap it is as goodput: each value of the second that ends there
+		s.Index.StartS, s.Index.StepS, s.Index.TimesS = all[0], 1, nil
+	}
 	n := float64(len(s.Index.Values))
 	s.Mean, s.DoublePercent = sum/n, 100*double/n
 	return s
