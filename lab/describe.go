@@ -27,6 +27,8 @@ func describe(e *experiment.Experiment, first *experiment.Spec) (result.Experime
 		link := result.Link{Name: name, Ends: l.Ends, Forward: l.Forward.String(), Backward: l.Backward.String()}
 		if link.Backward == link.Forward {
 			link.Backward = ""
+		} else { // an empty one would be told by the other, or not at all
+			link.Forward, link.Backward = cmp.Or(link.Forward, "unlimited"), cmp.Or(link.Backward, "unlimited")
 		}
 		out.Topology.Links = append(out.Topology.Links, link)
 	}

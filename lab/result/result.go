@@ -65,7 +65,7 @@ type Link struct {
 	// Ends are the names of the nodes.
 	Ends []string `json:"ends"`
 	// Forward says what happens to packets from the first end to the second, in short parts separated by ", ", e.g.
-	// "30 Mbit/s, 10 ms, 100 packets"; empty if nothing does.
+	// "30 Mbit/s, 10 ms, 100 packets"; empty if nothing does, "unlimited" if that is so in this direction only.
 	Forward string `json:"forward,omitempty"`
 	// Backward is the same for the other direction; empty if it equals forward.
 	Backward string `json:"backward,omitempty"`
