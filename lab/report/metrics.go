@@ -279,10 +279,17 @@ func headline(s source) string {
 				high = x
 			}
 		}
-		if better(m.name) < 0 {
+		top, bottom := "best ", "worst "
+		switch better(m.name) {
+		case -1:
 			low, high = high, low
+		case 0:
+			top, bottom = "highest ", "lowest "
 		}
-		means = []mean{{"best " + high.variant, high.value}, {"worst " + low.variant, low.value}}
+		means = []mean{{top + high.variant, high.value}, {bottom + low.variant, low.value}}
+		if value(high.value) == value(low.value) {
+			means = []mean{{"all variants", high.value}}
+		}
 	}
 	var parts []string
 	for _, x := range means {

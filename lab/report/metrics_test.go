@@ -2,7 +2,10 @@ package report
 
 import (
 	"reflect"
+	"regexp"
 	"testing"
+
+	"plait.dev/plait/lab/result"
 )
 
 func TestMainMetrics(t *testing.T) {
@@ -73,5 +76,23 @@ func TestHeadline(t *testing.T) {
 	}
 	if got, want := headline(s), "App p50: a 1.75\u00a0ms, b 4.75\u00a0ms, mean over the 1 of 2 points that all have"; got != want {
 		t.Errorf("without the second point of b: headline = %q, want %q", got, want)
+	}
+	for metric, want := range map[string]string{
+		"lost_percent": "Ping lost: highest d 30\u00a0%, lowest a 0\u00a0%", // more may be what was asked for
+		"p50_ms":       "Ping p50: best a 0\u00a0ms, worst d 30\u00a0ms",
+	} {
+		for _, differ := range []bool{true, false} {
+			f := &result.File{Experiment: result.Experiment{Plots: []result.Plot{{Kind: "bars", Show: []string{"ping." + metric}}}}}
+			for i, variant := range []string{"a", "b", "c", "d"} {
+				v := float64(10 * i)
+				if !differ {
+					v, want = 5, regexp.MustCompile(": .*(\u00a0.*)$").ReplaceAllString(want, ": all variants 5$1")
+				}
+				f.Cells = append(f.Cells, result.Cell{Variant: variant, Seed: 1, Metrics: map[string]map[string]float64{"ping": {metric: v}}})
+			}
+			if got := headline(newSource(f, &colours{})); got != want {
+				t.Errorf("headline = %q, want %q", got, want)
+			}
+		}
 	}
 }
