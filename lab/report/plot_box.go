@@ -62,12 +62,8 @@ func (f *figure) box(name, point, variant string, sorted []float64) row {
 	return row{notes: []rowNote{{class: "strong", text: value(at(50))}, {text: value(at(95))}}, draw: draw}
 }
 
-// percentile interpolates linearly between the two nearest of the sorted samples.
+// percentile by nearest rank, as in the metrics (p50_ms and others).
 func percentile(sorted []float64, p float64) float64 {
-	place := p / 100 * float64(len(sorted)-1)
-	i := int(place)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (place-float64(i))*(sorted[i+1]-sorted[i])
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[max(rank, 1)-1]
 }

@@ -4,7 +4,7 @@ import "testing"
 
 func TestPercentile(t *testing.T) {
 	sorted := []float64{1, 2, 3, 5}
-	for p, want := range map[float64]float64{0: 1, 50: 2.5, 75: 3.5, 100: 5} {
+	for p, want := range map[float64]float64{0: 1, 50: 2, 75: 3, 76: 5, 100: 5} {
 		if got := percentile(sorted, p); got != want {
 			t.Errorf("percentile %v = %v, want %v", p, got, want)
 		}
