@@ -13,8 +13,8 @@ func TestMeanCurveGoesOnWhereARunHasEnded(t *testing.T) {
 		{StartS: 1, StepS: 1, Values: []float64{2, 4}},
 		{StartS: 1, StepS: 1, Values: []float64{4, 8, 10}},
 	}
-	got := meanCurve(seriesID{name: "a"}, runs)
-	want := curve{name: "a", xs: []float64{1, 2, 3}, ys: []float64{3, 6, 10}, lo: []float64{2, 4, 10}, hi: []float64{4, 8, 10}}
+	got := meanCurve(seriesID{name: "a"}, runs, 4)
+	want := curve{name: "a", xs: []float64{1, 2, 3}, ys: []float64{3, 6, 10}, lo: []float64{2, 4, 10}, hi: []float64{4, 8, 10}, parts: []float64{0.5, 0.5, 0.25}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -22,10 +22,10 @@ func TestMeanCurveGoesOnWhereARunHasEnded(t *testing.T) {
 
 func TestStackAddsUp(t *testing.T) {
 	got := stack([]curve{
-		{name: "1", xs: []float64{1, 2, 3}, ys: []float64{5, 5, 5}},
-		{name: "2", xs: []float64{2, 3}, ys: []float64{1, 2}}, // joined later
+		{name: "1", xs: []float64{1, 2, 3}, ys: []float64{5, 5, 5}, parts: []float64{1, 1, 1}},
+		{name: "2", xs: []float64{2, 3}, ys: []float64{1, 2}, parts: []float64{1, 0.5}}, // joined later, and has ended in one of two runs
 	})
-	if want := []float64{5, 6, 7}; !reflect.DeepEqual(got[1].ys, want) || !reflect.DeepEqual(got[1].lo, got[0].ys) {
+	if want := []float64{5, 6, 6}; !reflect.DeepEqual(got[1].ys, want) || !reflect.DeepEqual(got[1].lo, got[0].ys) {
 		t.Errorf("top = %v over %v, want %v", got[1].ys, got[1].lo, want)
 	}
 }
