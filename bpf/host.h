@@ -124,7 +124,7 @@ static __always_inline bool stays_on_default(const struct tcp_sock *tp)
 	return true;
 }
 
-/* An application writes so much. Bursts of all connections begin here, whatever keeps the first packet back: an application that puts several writes together (MSG_MORE, TCP_CORK), or copying. */
+/* An application writes so much. Bursts of all connections begin here, whatever keeps the first packet back: copying it, and memory that must be fetched for that. */
 static __always_inline void written(struct sock *sk, __u64 size)
 {
 	/* a cast alone would leave it a struct sock to the verifier */
