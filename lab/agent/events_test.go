@@ -171,7 +171,7 @@ func TestFairnessWhileAllRun(t *testing.T) {
 	if f := c.out.Metrics["fairness"]; len(c.invalid) > 0 || f["jain_min"] != 1 || f["ratio_max"] != 1 || f["double_percent"] != 0 {
 		t.Errorf("%v, %v", f, c.invalid)
 	}
-	if index := c.out.Series[len(c.out.Series)-1]; !slices.Equal(index.TimesS, []float64{2, 3, 4, 5, 6, 7, 8}) {
-		t.Errorf("seconds that end at %v are compared", index.TimesS)
+	if index := c.out.Series[len(c.out.Series)-1]; index.StartS != 2 || index.StepS != 1 || len(index.Values) != 7 {
+		t.Errorf("%d seconds from the one that ends at %v s on are compared, every %v s", len(index.Values), index.StartS, index.StepS)
 	}
 }
