@@ -24,11 +24,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// deviation is the sample standard deviation (divided by n-1); 0 for a single value.
+// deviation is the sample standard deviation (divided by n-1) of two values or more.
 func deviation(values []float64) float64 {
-	if len(values) < 2 {
-		return 0
-	}
 	m, sum := mean(values), 0.0
 	for _, v := range values {
 		sum += (v - m) * (v - m)
@@ -43,14 +40,16 @@ func percentile(sorted []float64, p float64) float64 {
 }
 
 // describe adds statistics of the values to metrics, each under prefix + its name: mean_ms, sd_ms, min_ms, pN_ms, max_ms.
-// Without values it adds nothing: there is no number to give.
+// Without values it adds nothing, and of one no sd_ms: there is no number to give.
 func describe(metrics map[string]float64, prefix string, values []float64, names ...string) {
 	if len(values) == 0 {
 		return
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	for _, name := range names {
-		metrics[prefix+name] = round(statistic(sorted, name), 3)
+		if name != "sd_ms" || len(values) > 1 {
+			metrics[prefix+name] = round(statistic(sorted, name), 3)
+		}
 	}
 }
 

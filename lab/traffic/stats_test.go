@@ -18,9 +18,6 @@ func TestDeviationIsTheSamples(t *testing.T) {
 	if got, want := deviation([]float64{2, 4, 4, 4, 5, 5, 7, 9}), math.Sqrt(32.0/7); math.Abs(got-want) > 1e-12 {
 		t.Errorf("deviation %g, want %g", got, want)
 	}
-	if got := deviation([]float64{3}); got != 0 {
-		t.Errorf("of one value: %g", got)
-	}
 }
 
 func TestDescribe(t *testing.T) {
@@ -38,5 +35,9 @@ func TestDescribe(t *testing.T) {
 	describe(got, "none_", nil, "mean_ms")
 	if _, ok := got["none_mean_ms"]; ok {
 		t.Error("a mean of nothing")
+	}
+	describe(got, "one_", []float64{3}, "mean_ms", "sd_ms")
+	if _, ok := got["one_sd_ms"]; ok || got["one_mean_ms"] != 3 {
+		t.Errorf("of one value: %v", got)
 	}
 }
