@@ -23,8 +23,9 @@ build: ## Build ./plait, one static binary
 	$(BUILD) -o plait ./cmd/plait
 
 # Between releases the package's version goes with the commit's time, or apt would take the next one for installed.
-deb: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 deb: COMMITTED = $(if $(findstring -dev,$(shell cat VERSION)),$(shell TZ=UTC git log -1 --format=.%cd --date=format-local:%Y%m%d%H%M%S 2>/dev/null))
+# Its files are of that time, too.
+deb: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 deb: build ## Make dist/plait_VERSION_ARCHITECTURE.deb
 	packaging/deb plait "$$(cat VERSION)$(COMMITTED)" "$$(dpkg --print-architecture)" dist
 

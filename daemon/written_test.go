@@ -51,7 +51,7 @@ func TestBurstsBeginWhenWritten(t *testing.T) {
 	page, arrive := slowPage(h)
 	wrote := make(chan error)
 	before := uint64(monotonicNs()) / 1000
-	go func() { wrote <- writeAll(s.server, page) }()
+	go func() { wrote <- writeFrom(s.server, page) }()
 	time.Sleep(50 * time.Millisecond)
 	begun := s.state().get("plait_sock", "burst_start_us")
 	arrive()
@@ -61,8 +61,8 @@ func TestBurstsBeginWhenWritten(t *testing.T) {
 	}
 }
 
-// writeAll writes so that the kernel reads the memory itself, with a connection locked.
-func writeAll(c *net.TCPConn, b []byte) error {
+// writeFrom writes so that the kernel reads the memory itself, with a connection locked.
+func writeFrom(c *net.TCPConn, b []byte) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err

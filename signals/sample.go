@@ -58,7 +58,7 @@ type Sample struct {
 	Bursts uint32 `json:"bursts"`
 	// BurstBytes is the size of the last finished burst; 0 if none has finished yet.
 	BurstBytes uint32 `json:"burst_bytes"`
-	// BurstLatencyUs is the time from the first packet sent to the last one acknowledged of the last finished burst; 0 if none yet.
+	// BurstLatencyUs is the time from when the first byte was written to when the last one was acknowledged, of the last finished burst; 0 if none yet.
 	BurstLatencyUs uint32 `json:"burst_latency_us"`
 
 	// CwndSegments is the congestion window, 1 or more once the connection stands.

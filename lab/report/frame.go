@@ -13,7 +13,7 @@ type curve struct {
 	xs, ys []float64
 	// lo and hi bound the band around the line; empty for none.
 	lo, hi []float64
-	// parts are the parts of the runs that have a value there; empty for all.
+	// parts of a series are the parts of the runs that have a value there.
 	parts []float64
 	// thin lines carry no label: further seeds of a curve.
 	thin bool

@@ -286,9 +286,10 @@ func headline(s source) string {
 		case 0:
 			top, bottom = "highest ", "lowest "
 		}
-		means = []mean{{top + high.variant, high.value}, {bottom + low.variant, low.value}}
 		if value(high.value) == value(low.value) {
-			means = []mean{{"all variants", high.value}}
+			means = []mean{{plural(len(means), "variant") + " each", high.value}}
+		} else {
+			means = []mean{{top + high.variant, high.value}, {bottom + low.variant, low.value}}
 		}
 	}
 	var parts []string

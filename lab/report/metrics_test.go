@@ -86,7 +86,7 @@ func TestHeadline(t *testing.T) {
 			for i, variant := range []string{"a", "b", "c", "d"} {
 				v := float64(10 * i)
 				if !differ {
-					v, want = 5, regexp.MustCompile(": .*(\u00a0.*)$").ReplaceAllString(want, ": all variants 5$1")
+					v, want = 5, regexp.MustCompile(": .*(\u00a0.*)$").ReplaceAllString(want, ": 4 variants each 5$1")
 				}
 				f.Cells = append(f.Cells, result.Cell{Variant: variant, Seed: 1, Metrics: map[string]map[string]float64{"ping": {metric: v}}})
 			}

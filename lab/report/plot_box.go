@@ -42,7 +42,7 @@ func plotBox(s source, plot result.Plot) *figure {
 
 // box returns the row of sorted samples.
 func (f *figure) box(name, point, variant string, sorted []float64) row {
-	at := func(p float64) float64 { return percentile(sorted, p) }
+	at := func(p float64) float64 { return result.Percentile(sorted, p) }
 	record := []string{name, point, variant, number(float64(len(sorted)))}
 	for _, p := range []float64{0, 5, 25, 50, 75, 95, 100} {
 		record = append(record, number(at(p)))
@@ -60,10 +60,4 @@ func (f *figure) box(name, point, variant string, sorted []float64) row {
 		c.circle("dot", x.at(at(100)), mid, 1.8)
 	}
 	return row{notes: []rowNote{{class: "strong", text: value(at(50))}, {text: value(at(95))}}, draw: draw}
-}
-
-// percentile by nearest rank, as in the metrics (p50_ms and others).
-func percentile(sorted []float64, p float64) float64 {
-	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
-	return sorted[max(rank, 1)-1]
 }

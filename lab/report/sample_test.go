@@ -125,7 +125,7 @@ func bursts() *result.File {
 				cv := distribution(sorted, "", 0)
 				p95[algorithm] = cv.xs[int(0.95*float64(len(cv.xs)))]
 				f.Cells = append(f.Cells, result.Cell{Params: params, Variant: algorithm, Seed: 1, VirtualS: 400,
-					Metrics: map[string]map[string]float64{"desktop": {"mean_ms": stat.Mean, "p50_ms": percentile(sorted, 50), "p95_ms": p95[algorithm]}},
+					Metrics: map[string]map[string]float64{"desktop": {"mean_ms": stat.Mean, "p50_ms": result.Percentile(sorted, 50), "p95_ms": p95[algorithm]}},
 					Samples: []result.Samples{{Name: "desktop.latency_ms", Unit: "ms", Values: latency}}})
 			}
 			f.Bounds = append(f.Bounds, result.Bound{Expression: "bbr.p95_ms <= cubic.p95_ms", Because: "BBR does not slow down for loss.", Params: params,
@@ -150,7 +150,7 @@ func plain() *result.File {
 			rtt = append(rtt, math.Round((20+float64(2-i)*30*r.Float64()+5*r.ExpFloat64())*100)/100)
 		}
 		cell := result.Cell{Params: map[string]any{"queue_packets": 100}, Variant: cc, Seed: 1, VirtualS: 30,
-			Metrics: map[string]map[string]float64{"ping": {"p50_ms": percentile(rtt, 50)}, "bulk": {"goodput_mbps": 28 - float64(i)}},
+			Metrics: map[string]map[string]float64{"ping": {"p50_ms": result.Percentile(rtt, 50)}, "bulk": {"goodput_mbps": 28 - float64(i)}},
 			Samples: []result.Samples{{Name: "ping.rtt_ms", Unit: "ms", Values: rtt}},
 			Series:  []result.Series{{Name: "bulk.goodput_mbps", Unit: "Mbit/s", StartS: 0.1, StepS: 0.1, Values: rtt}}}
 		if cc == "vegas" {

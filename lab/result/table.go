@@ -92,6 +92,12 @@ func Summarise(values []float64) Stat {
 	return s
 }
 
+// Percentile is by nearest rank: the smallest of the sorted values, of which there must be one, that at least p percent of them do not exceed.
+func Percentile(sorted []float64, p float64) float64 {
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[max(rank, 1)-1]
+}
+
 // Text returns a parameter's value the way it is written in an experiment file. Numbers read from a file are floating
 // point and those of a running experiment may be integers; both give the same text.
 func Text(value any) string {

@@ -61,3 +61,12 @@ func TestSummarise(t *testing.T) {
 		t.Errorf("summary of equal values = %+v", got)
 	}
 }
+
+func TestPercentileIsNearestRank(t *testing.T) {
+	sorted := []float64{15, 20, 35, 40, 50}
+	for p, want := range map[float64]float64{0: 15, 5: 15, 20: 15, 21: 20, 30: 20, 40: 20, 50: 35, 95: 50, 100: 50} {
+		if got := Percentile(sorted, p); got != want {
+			t.Errorf("p%g = %g, want %g", p, got, want)
+		}
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"plait.dev/plait/lab/result"
 )
 
 // round rounds to a number of decimal places.
@@ -33,12 +35,6 @@ func deviation(values []float64) float64 {
 	return math.Sqrt(sum / float64(len(values)-1))
 }
 
-// percentile by nearest rank: the smallest of the sorted values that at least p percent of them do not exceed.
-func percentile(sorted []float64, p float64) float64 {
-	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
-	return sorted[max(rank, 1)-1]
-}
-
 // describe adds statistics of the values to metrics, each under prefix + its name: mean_ms, sd_ms, min_ms, pN_ms, max_ms.
 // Without values it adds nothing, and of one no sd_ms: there is no number to give.
 func describe(metrics map[string]float64, prefix string, values []float64, names ...string) {
@@ -62,11 +58,11 @@ func statistic(sorted []float64, name string) float64 {
 	case "min_ms":
 		return sorted[0]
 	case "p50_ms":
-		return percentile(sorted, 50)
+		return result.Percentile(sorted, 50)
 	case "p95_ms":
-		return percentile(sorted, 95)
+		return result.Percentile(sorted, 95)
 	case "p99_ms":
-		return percentile(sorted, 99)
+		return result.Percentile(sorted, 99)
 	}
 	return sorted[len(sorted)-1]
 }

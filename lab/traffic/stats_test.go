@@ -5,15 +5,6 @@ import (
 	"testing"
 )
 
-func TestPercentileIsNearestRank(t *testing.T) {
-	sorted := []float64{15, 20, 35, 40, 50}
-	for p, want := range map[float64]float64{5: 15, 20: 15, 21: 20, 30: 20, 40: 20, 50: 35, 95: 50, 100: 50} {
-		if got := percentile(sorted, p); got != want {
-			t.Errorf("p%g = %g, want %g", p, got, want)
-		}
-	}
-}
-
 func TestDeviationIsTheSamples(t *testing.T) {
 	if got, want := deviation([]float64{2, 4, 4, 4, 5, 5, 7, 9}), math.Sqrt(32.0/7); math.Abs(got-want) > 1e-12 {
 		t.Errorf("deviation %g, want %g", got, want)
