@@ -104,10 +104,12 @@ func TestHeldOutSendsFile(t *testing.T) {
 
 // Not every host lets anybody put programs at the entry of its kernel's functions; the lab's guest does.
 func TestHeldOutInGuest(t *testing.T) {
+	t.Parallel() // with the one below: a guest has one processor
 	rung.Guest(t, "6.12", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^Test(HeldOutBursts|HeldOutChoosesLater|NothingIsNoBurst|BurstsBeginWhenWritten)$'")
 }
 
 // Before Linux 6.5 files have a way of their own.
 func TestHeldOutSendsFileInGuest(t *testing.T) {
+	t.Parallel()
 	rung.Guest(t, "6.1", "PLAIT_TEST=netns ./tests -test.v -test.timeout 110s -test.run '^TestHeldOut(SendsFile|Bursts)$'")
 }
