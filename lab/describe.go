@@ -2,6 +2,7 @@ package lab
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"plait.dev/plait/lab/experiment"
@@ -25,7 +26,7 @@ func describe(e *experiment.Experiment, first *experiment.Spec) (result.Experime
 	}
 	for name, l := range first.Links {
 		link := result.Link{Name: name, Ends: l.Ends, Forward: l.Forward.String(), Backward: l.Backward.String()}
-		if link.Backward == link.Forward {
+		if reflect.DeepEqual(l.Backward, l.Forward) { // equal words may leave out in what they differ
 			link.Backward = ""
 		} else { // an empty one would be told by the other, or not at all
 			link.Forward, link.Backward = cmp.Or(link.Forward, "unlimited"), cmp.Or(link.Backward, "unlimited")

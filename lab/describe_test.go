@@ -6,14 +6,15 @@ import (
 	"plait.dev/plait/lab/experiment"
 )
 
-// A direction in which nothing happens to packets says so where the other one has a limit: nothing said would stand for the same as there.
+// A direction in which nothing happens to packets says so where the other one has a limit, and one that differs in what the words leave out has them, too: nothing said would stand for the same as there.
 func TestDescribeDirections(t *testing.T) {
 	for set, want := range map[string][2]string{
-		"{ends: [client, server]}":                             {"", ""},
-		"{ends: [client, server], rate_mbps: 10}":              {"10 Mbit/s", ""},
-		"{ends: [client, server], forward: {rate_mbps: 10}}":   {"10 Mbit/s", "unlimited"},
-		"{ends: [client, server], backward: {rate_mbps: 10}}":  {"unlimited", "10 Mbit/s"},
-		"{ends: [client, server], backward: {delay_ms: 10.5}}": {"unlimited", "10.5 ms"},
+		"{ends: [client, server]}":                                                                                    {"", ""},
+		"{ends: [client, server], rate_mbps: 10}":                                                                     {"10 Mbit/s", ""},
+		"{ends: [client, server], forward: {rate_mbps: 10}}":                                                          {"10 Mbit/s", "unlimited"},
+		"{ends: [client, server], backward: {rate_mbps: 10}}":                                                         {"unlimited", "10 Mbit/s"},
+		"{ends: [client, server], backward: {delay_ms: 10.5}}":                                                        {"unlimited", "10.5 ms"},
+		"{ends: [client, server], forward: {jitter: {mean_ms: 1}}, backward: {jitter: {mean_ms: 1, in_order: true}}}": {"jitter 1 ms", "jitter 1 ms"},
 	} {
 		e, err := experiment.Load("testdata/start.yaml", experiment.Options{Set: []string{"links={path: " + set + "}"}})
 		if err != nil {
